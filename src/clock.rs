@@ -1,0 +1,166 @@
+//! Time and chance: the two things a run cannot repeat, behind one seam.
+//!
+//! Monotonic time is [`tokio::time::Instant`] everywhere, so that tests can pause it. The wall clock and all random
+//! numbers come from a [`Clock`], which a simulation seeds and skews. Nothing else in the crate reads either.
+
+use std::{
+    fmt,
+    ops::Add,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// A moment on the wall clock, in milliseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Millis(pub u64);
+
+impl Millis {
+    /// How long after `earlier` this is; zero if it is before it.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The same moment in whole seconds, rounded up: what DynamoDB's TTL reads.
+    #[must_use]
+    pub fn seconds(self) -> Seconds {
+        Seconds(self.0.div_ceil(1000))
+    }
+}
+
+impl Add<Duration> for Millis {
+    type Output = Self;
+    fn add(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A moment on the wall clock, in seconds since the Unix epoch. A type of its own, because DynamoDB's TTL silently
+/// keeps an item for ever if it is given milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seconds(pub u64);
+
+impl Seconds {
+    /// Whether this moment has passed at `now`.
+    #[must_use]
+    pub fn is_past(self, now: Millis) -> bool {
+        self.0.saturating_mul(1000) <= now.0
+    }
+}
+
+/// One moment, read on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// On the monotonic clock, which stands still while the machine is suspended.
+    pub instant: Instant,
+    /// On the wall clock, which can be set.
+    pub wall: Millis,
+}
+
+/// A worker's wall clock and its source of random numbers. Clones share both.
+#[derive(Clone)]
+pub struct Clock {
+    wall: Wall,
+    chance: Arc<Mutex<fastrand::Rng>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Wall {
+    System,
+    Simulated { origin: Instant, at_origin: Millis },
+}
+
+/// Where simulated wall clocks begin: an arbitrary moment that looks like a real one in a trace.
+const SIMULATED_EPOCH: Millis = Millis(1_800_000_000_000);
+
+impl Clock {
+    /// The machine's own clock and randomness.
+    #[must_use]
+    pub fn system() -> Self {
+        Self { wall: Wall::System, chance: Arc::new(Mutex::new(fastrand::Rng::new())) }
+    }
+
+    /// A clock that follows tokio's (paused) time from now on, `ahead` of the others by a skew in milliseconds, with
+    /// random numbers that repeat for the same seed. Must be called inside a runtime.
+    #[must_use]
+    pub fn simulated(seed: u64, ahead: i64) -> Self {
+        let at_origin = Millis(SIMULATED_EPOCH.0.saturating_add_signed(ahead));
+        let wall = Wall::Simulated { origin: Instant::now(), at_origin };
+        Self { wall, chance: Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))) }
+    }
+
+    /// What the wall clock shows.
+    #[must_use]
+    pub fn wall(&self) -> Millis {
+        match self.wall {
+            Wall::Simulated { origin, at_origin } => at_origin + origin.elapsed(),
+            Wall::System => {
+                #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+                let now = SystemTime::now();
+                Millis(0) + now.duration_since(UNIX_EPOCH).unwrap_or_default()
+            }
+        }
+    }
+
+    /// This moment on both clocks.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        Moment { instant: Instant::now(), wall: self.wall() }
+    }
+
+    /// A random part of `most`, for jitter: from zero up to it, in whole milliseconds.
+    #[must_use]
+    pub fn part_of(&self, most: Duration) -> Duration {
+        let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.with_chance(|chance| chance.u64(0..=most)))
+    }
+
+    /// A random token of 128 bits, as 32 hexadecimal digits.
+    #[must_use]
+    pub fn token(&self) -> String {
+        self.with_chance(|chance| format!("{:032x}", chance.u128(..)))
+    }
+
+    /// The lock is held for one straight line and never across an await; a panic cannot leave a generator half-changed.
+    fn with_chance<T>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
+        draw(&mut self.chance.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").field("wall", &self.wall).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_round_up_and_are_past_only_when_their_second_has_come() {
+        assert_eq!(Millis(1_001).seconds(), Seconds(2));
+        assert!(!Seconds(2).is_past(Millis(1_999)));
+        assert!(Seconds(2).is_past(Millis(2_000)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulated_clock_follows_paused_time_and_repeats_its_numbers() {
+        let (one, two) = (Clock::simulated(7, 0), Clock::simulated(7, 500));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(one.wall(), SIMULATED_EPOCH + Duration::from_secs(3));
+        assert_eq!(two.wall().since(one.wall()), Duration::from_millis(500));
+        assert_eq!(one.token(), two.token());
+    }
+}

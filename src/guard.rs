@@ -1,0 +1,164 @@
+//! The guard port: the record that says who may run a key, and the conditional writes that change it.
+//!
+//! Adapters are [`memory`] and [`dynamodb`]. What a write requires, what it makes of a record, and how it is recognised
+//! when its own reply was lost is pure code in [`change`], shared by all of them; an adapter only carries it out.
+
+use std::{fmt, time::Duration};
+
+use async_trait::async_trait;
+
+pub use change::{Change, Claim, Source, TakeOver, TakeOverKind};
+pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, Undoing};
+
+pub mod change;
+pub mod dynamodb;
+pub mod memory;
+pub(crate) mod outage;
+pub(crate) mod record;
+
+/// One table of records.
+///
+/// # Contract
+/// - Every call ends: an adapter MUST bound each with a timeout of its own.
+/// - Each call is one atomic conditional write. On refusal the record that refused comes back from that same write,
+///   never from a second read.
+/// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
+///   answered as success: [`Record::is_claimed_by`] and [`Change::is_made_in`] tell.
+/// - A record of an unknown version or shape MUST be [`GuardError::Foreign`], never a verdict.
+/// - Dropping a call's future MUST NOT undo what was sent; the outcome is then unknown.
+#[async_trait]
+pub trait Guard: fmt::Debug + Send + Sync + 'static {
+    /// Writes a new record, if there is none or only an expired DONE or DEAD one with a lower fence (rule G1).
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, GuardError>;
+
+    /// Takes a record over, if it is still the one that was seen. What comes back is the record as it now is: its steps
+    /// may have grown since it was seen.
+    async fn take_over(&self, take_over: &TakeOver) -> Result<Claimed, GuardError>;
+
+    /// Changes a record under the condition that belongs to the change (rule G2).
+    async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError>;
+
+    /// Reads a record, strongly consistent. For tools; no verdict rests on it.
+    async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError>;
+
+    /// A real conditional write on a reserved key: proves that the next claim has a chance (rule G8).
+    async fn probe(&self) -> Result<(), GuardError>;
+
+    /// Looks the table's settings up.
+    async fn facts(&self) -> Result<TableFacts, GuardError>;
+}
+
+/// What came of a claim or a takeover.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Claimed {
+    /// The record is ours; this is what it now says.
+    Mine(Box<Record>),
+    /// The record is not ours; this is what it says, if it still exists.
+    Refused(Option<Box<Record>>),
+}
+
+/// What came of a change.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Written {
+    /// The record is as the change makes it.
+    Applied,
+    /// The condition does not hold; this is the record, if it still exists.
+    Refused(Option<Box<Record>>),
+}
+
+/// A table's settings, as far as they matter here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableFacts {
+    /// The hash key's name and whether it is a string; the sort key's name, if there is one.
+    pub key: TableKey,
+    /// The attribute that TTL reads; `None` if TTL is off; `Err` with why, if it could not be looked at.
+    pub ttl: Result<Option<String>, String>,
+}
+
+/// A table's key schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableKey {
+    /// The hash key's name.
+    pub hash: String,
+    /// Whether the hash key is a string.
+    pub is_string: bool,
+    /// The sort key's name, if there is one.
+    pub range: Option<String>,
+}
+
+/// Why a guard call gave no verdict. Each is the verdict *unknown*: nothing is run, deleted or dead-lettered for it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuardError {
+    /// The table was told to slow down; nothing was written.
+    #[error("throttled")]
+    Throttled(#[source] Option<Cause>),
+    /// Another transaction is on the record; nothing was written.
+    #[error("the record is part of another transaction")]
+    Conflict,
+    /// The store answered that it could not do it; nothing was written.
+    #[error("the store could not do it")]
+    Unavailable(#[source] Option<Cause>),
+    /// No answer came: it may have been written.
+    #[error("no answer came")]
+    NoAnswer(#[source] Option<Cause>),
+    /// The credentials do not allow the call, are missing, or have expired.
+    #[error("access denied")]
+    Denied(#[source] Option<Cause>),
+    /// There is no such table.
+    #[error("the table does not exist")]
+    Missing,
+    /// The record would grow past DynamoDB's 400 KB.
+    #[error("the record would be larger than 400 KB")]
+    TooLarge,
+    /// The record is not one that this version can read.
+    #[error("the record cannot be read by this version: {0}")]
+    Foreign(String),
+    /// The request can never succeed.
+    #[error("the store refuses the request: {0}")]
+    Refused(String),
+}
+
+/// What an adapter met, kept for the log.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// How bad an error is for the table as a whole (rule G8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// This key's delay, and nobody else's.
+    ThisKey,
+    /// An outage, if several keys in a row meet it.
+    Unanswered,
+    /// An outage at once: nothing will work before somebody mends it.
+    Outage,
+}
+
+impl GuardError {
+    /// What the error says about the table.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::Denied(_) | Self::Missing => Severity::Outage,
+            Self::NoAnswer(_) => Severity::Unanswered,
+            Self::Throttled(_)
+            | Self::Conflict
+            | Self::Unavailable(_)
+            | Self::TooLarge
+            | Self::Foreign(_)
+            | Self::Refused(_) => Severity::ThisKey,
+        }
+    }
+
+    /// Whether the same write may well succeed later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        !matches!(self, Self::TooLarge | Self::Foreign(_) | Self::Refused(_))
+    }
+}
+
+/// How long a record that is neither DONE nor DEAD outlives its last write (rule G4).
+pub const UNFINISHED_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// DynamoDB's largest item.
+/// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html#limits-items>
+pub const LARGEST_RECORD: usize = 400 * 1024;

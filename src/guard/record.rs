@@ -1,0 +1,235 @@
+//! The record of one key, as DESIGN's table has it, without any storage format.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Millis, Seconds};
+
+/// The record's primary key: namespace, operation and key, joined so that different parts never become one string.
+/// Made by [`crate::key`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pk(pub String);
+
+impl fmt::Display for Pk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A random token, new for each claim. Whoever does not hold it cannot change the record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Owner(pub String);
+
+/// The fencing token: grows at every claim of a key, so that a downstream system can refuse a former owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fence(pub u64);
+
+impl Fence {
+    /// The fence of a claim made at `now` on a record whose fence is `old`.
+    #[must_use]
+    pub fn after(old: Option<Self>, now: Millis) -> Self {
+        Self(old.map_or(0, |old| old.0.saturating_add(1)).max(now.0))
+    }
+}
+
+/// Where a key's work stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// An owner runs it, until `lease_until` at the longest.
+    Running,
+    /// Nobody runs it; it may be claimed from `not_before` on.
+    Released,
+    /// It has failed for good and is being undone.
+    Failed,
+    /// It took effect.
+    Done,
+    /// It has failed for good; a copy of its message is or will be dead-lettered.
+    Dead,
+}
+
+impl Status {
+    /// As it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::Released => "RELEASED",
+            Self::Failed => "FAILED",
+            Self::Done => "DONE",
+            Self::Dead => "DEAD",
+        }
+    }
+
+    /// From what is stored.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Running, Self::Released, Self::Failed, Self::Done, Self::Dead].into_iter().find(|s| s.as_str() == text)
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// A short stable code, to group by.
+    pub code: String,
+    /// A text for a person.
+    pub text: String,
+}
+
+/// How much of an error's text is kept: enough to recognise it, little enough for a record under 1 KB.
+const LONGEST_TEXT: usize = 500;
+
+impl Failure {
+    /// With the text shortened to what a record keeps.
+    #[must_use]
+    pub fn new(code: impl Into<String>, text: impl fmt::Display) -> Self {
+        let mut text = text.to_string();
+        if text.len() > LONGEST_TEXT {
+            text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+            text.push('…');
+        }
+        Self { code: code.into(), text }
+    }
+}
+
+/// What is recorded of one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// How far it came.
+    pub state: StepState,
+    /// Its generation, from 1; part of the downstream key from 2 on.
+    pub generation: u32,
+    /// Its result as JSON; `None` also for one that was too large to keep.
+    pub result: Option<String>,
+    /// When it was recorded.
+    pub at: Millis,
+}
+
+/// How far a step came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepState {
+    /// It was begun; whether it took effect is not known.
+    Started,
+    /// It took effect.
+    Done,
+    /// It took effect and was undone, or was refused for good: the next one is of a new generation.
+    Undone,
+}
+
+impl StepState {
+    /// As it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Done => "done",
+            Self::Undone => "undone",
+        }
+    }
+
+    /// From what is stored.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Started, Self::Done, Self::Undone].into_iter().find(|s| s.as_str() == text)
+    }
+}
+
+/// Counts of `undo`, and its answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Undoing {
+    /// Runs of `undo` that failed.
+    pub failures: u32,
+    /// Takeovers while it was being undone.
+    pub takeovers: u32,
+    /// What `undo` answered; `None` while it has not.
+    pub answer: Option<String>,
+}
+
+/// The version of the record that this code writes and reads.
+pub(crate) const VERSION: u32 = 1;
+
+/// One key's record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The primary key.
+    pub pk: Pk,
+    /// Where the work stands.
+    pub status: Status,
+    /// The token of the latest claim.
+    pub owner: Owner,
+    /// The fencing token of the latest claim.
+    pub fence: Fence,
+    /// Until when the owner may run it.
+    pub lease_until: Millis,
+    /// Nobody may claim it before this.
+    pub not_before: Option<Millis>,
+    /// Attempts that failed.
+    pub failures: u32,
+    /// Claims of a record whose lease had ended.
+    pub takeovers: u32,
+    /// Why the latest attempt failed.
+    pub last_error: Option<Failure>,
+    /// Names one failure for good; all copies of the message carry it.
+    pub failure_id: Option<String>,
+    /// When it failed for good.
+    pub dead_at: Option<Millis>,
+    /// Whether a copy of the message is known to be dead-lettered.
+    pub copied: bool,
+    /// How far `undo` came.
+    pub undo: Option<Undoing>,
+    /// What the payload was; `None` if it is not compared.
+    pub fingerprint: Option<String>,
+    /// Which message it was last claimed for, and by whom.
+    pub source: super::Source,
+    /// When the record was first written.
+    pub created_at: Millis,
+    /// When it was last written.
+    pub updated_at: Millis,
+    /// What its steps recorded.
+    pub steps: BTreeMap<String, Step>,
+    /// When DynamoDB may sweep it.
+    pub expires_at: Seconds,
+}
+
+impl Record {
+    /// DONE or DEAD and past its time, whether swept or not: as good as absent (rule G4).
+    #[must_use]
+    pub fn is_expired(&self, now: Millis) -> bool {
+        matches!(self.status, Status::Done | Status::Dead) && self.expires_at.is_past(now)
+    }
+
+    /// Whether this is what a claim by `owner` would have made: then a refusal is only a lost reply (rule G3).
+    #[must_use]
+    pub fn is_claimed_by(&self, owner: &Owner) -> bool {
+        self.owner == *owner
+    }
+
+    /// About how many bytes the record takes in DynamoDB; errs on the large side.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        /// Names and values of all attributes that do not vary by much, measured on a full record.
+        const FIXED: usize = 700;
+        let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        FIXED
+            + self.pk.0.len()
+            + self.last_error.as_ref().map_or(0, |error| error.code.len() + error.text.len())
+            + optional(&self.fingerprint)
+            + self.source.queue.len()
+            + self.source.message_id.len()
+            + self.source.worker.len()
+            + self.steps.iter().map(|(name, step)| name.len() + step.size()).sum::<usize>()
+    }
+}
+
+impl Step {
+    /// About how many bytes the step takes in DynamoDB, its name apart; errs on the large side.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        const FIXED: usize = 80;
+        FIXED + self.result.as_ref().map_or(0, String::len)
+    }
+}

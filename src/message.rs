@@ -1,0 +1,105 @@
+//! What a queue hands out: the message, and the delivery that owns its receipt handle.
+//!
+//! A [`Message`] is data and may be read by anybody; a [`Delivery`] is the right to settle it, and settling consumes
+//! it. Nothing here calls a queue.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use crate::{
+    clock::Millis,
+    settle::dead_letter::{self, Note},
+};
+
+/// What was received, before it is decoded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Message {
+    /// SQS's id of the message. It changes when a producer sends the same work again, and on every redrive.
+    pub id: String,
+    /// The body, as it came.
+    pub body: String,
+    /// The message attributes, without Leasehold's own.
+    pub attributes: BTreeMap<String, Attribute>,
+    /// How often the message was received, this time included. Counts deliveries, not attempts.
+    pub receive_count: u32,
+    /// When the message was sent, by SQS's clock.
+    pub sent_at: Option<Millis>,
+    /// The message group id, on FIFO queues and on fair standard queues.
+    pub group: Option<String>,
+    /// The deduplication id, on FIFO queues.
+    pub deduplication_id: Option<String>,
+    /// The X-Ray trace header (`AWSTraceHeader`).
+    pub trace_header: Option<String>,
+    /// What an earlier failure left in the message's dead-letter attribute: this message comes from a redrive.
+    pub dead_letter: Option<Note>,
+}
+
+impl Message {
+    /// A message attribute as text; `None` if it is absent or binary.
+    #[must_use]
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        match &self.attributes.get(name)?.value {
+            AttributeValue::Text(text) => Some(text),
+            AttributeValue::Binary(_) => None,
+        }
+    }
+
+    /// Takes Leasehold's own attribute out of the attributes and puts back those that it displaced. For queue adapters:
+    /// to be called once on every message that was received.
+    #[must_use]
+    pub fn unpacked(mut self) -> Self {
+        dead_letter::unpack(&mut self);
+        self
+    }
+}
+
+/// One message attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attribute {
+    /// `String`, `Number` or `Binary`, or one of these with a label of the sender's own, as in `Number.int`.
+    pub data_type: String,
+    /// Its value.
+    pub value: AttributeValue,
+}
+
+impl Attribute {
+    /// An attribute of type `String`.
+    #[must_use]
+    pub fn text(value: impl Into<String>) -> Self {
+        Self { data_type: "String".into(), value: AttributeValue::Text(value.into()) }
+    }
+}
+
+/// The value of a message attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttributeValue {
+    /// Of a `String` or a `Number`.
+    Text(String),
+    /// Of a `Binary`.
+    Binary(Vec<u8>),
+}
+
+/// What SQS calls a receipt handle: names one receive of one message. Opaque, and of no use once superseded.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReceiptHandle(Arc<str>);
+
+impl ReceiptHandle {
+    /// From what the queue said.
+    #[must_use]
+    pub fn new(handle: impl Into<Arc<str>>) -> Self {
+        Self(handle.into())
+    }
+
+    /// As the queue wants it back.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Shortened: a handle is several hundred characters of noise in a log.
+impl fmt::Debug for ReceiptHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReceiptHandle({:.12})", &*self.0)
+    }
+}

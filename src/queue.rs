@@ -1,0 +1,229 @@
+//! The queue port: what the worker needs of SQS, and no more.
+//!
+//! Adapters are [`memory`] and [`sqs`]. They answer in the meanings below and never in an SDK's words; whatever
+//! batching a protocol allows happens inside them, so that one call here is one message for its caller.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+
+    message::{Attribute, Message, ReceiptHandle},
+};
+
+pub mod memory;
+pub mod sqs;
+
+/// AWS's longest visibility timeout, counted from the receive.
+/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html>
+pub const LONGEST_VISIBILITY: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// The most messages one receive can bring, and the most entries of one batch.
+pub const BATCH: usize = 10;
+
+/// The most bytes of one message, and of all messages of one batch: body and attributes (names, types, values).
+/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html>
+pub const LARGEST_MESSAGE: usize = 1024 * 1024;
+
+/// The most message attributes of one message.
+pub const MOST_ATTRIBUTES: usize = 10;
+
+/// One queue.
+///
+/// # Contract
+/// - Every call ends: an adapter MUST bound each with a timeout of its own.
+/// - Calls are independent. An adapter MAY gather calls that come close together into one batch, MUST answer each by its
+///   own entry's verdict, and MUST NOT let one bad entry fail another.
+/// - An adapter MAY send a delete or a send again by itself when that is harmless. It MUST NOT send a receive twice, for
+///   an answer that is lost takes its messages with it, nor a visibility change whose outcome is unknown, for it could
+///   arrive after a later one.
+/// - Dropping a call's future MUST NOT undo or repeat what was sent; the outcome is then unknown.
+#[async_trait]
+pub trait Queue: fmt::Debug + Send + Sync + 'static {
+    /// Waits for messages and takes up to `ask.max` of them; none within `ask.wait` is an empty answer.
+    ///
+    /// Messages are [unpacked](Message::unpacked). On a FIFO queue, order inside a group is the order in the answer.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: messages that the queue hands to a dropped call stay hidden for a whole visibility timeout.
+    async fn receive(&self, ask: &Receive) -> Result<Vec<Received>, QueueError>;
+
+    /// Deletes the message. `Ok` proves nothing: SQS also answers so for a handle that was superseded, and keeps the
+    /// message.
+    async fn delete(&self, handle: &ReceiptHandle) -> Result<(), QueueError>;
+
+    /// Makes the message visible `timeout` from now (whole seconds; zero is at once). `Ok` is no proof of ownership: an
+    /// old handle can shorten the timeout of a later receive.
+    async fn change_visibility(&self, handle: &ReceiptHandle, timeout: Duration) -> Result<(), QueueError>;
+
+    /// Sends a message, once or more.
+    async fn send(&self, message: &Outgoing) -> Result<(), QueueError>;
+
+    /// Looks the queue's settings up.
+    async fn facts(&self) -> Result<QueueFacts, QueueError>;
+}
+
+/// Where queues come from: an AWS account, an embedded engine, or memory.
+#[async_trait]
+pub trait Broker: fmt::Debug + Send + Sync + 'static {
+    /// Finds a queue. [`QueueError::Missing`] where there is none.
+    async fn open(&self, address: &QueueAddress) -> Result<Arc<dyn Queue>, QueueError>;
+}
+
+/// How a queue is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueAddress {
+    /// By its name, in the account and region of the credentials.
+    Name(String),
+    /// By its URL.
+    Url(String),
+    /// By its ARN, as redrive policies do.
+    Arn(String),
+}
+
+impl fmt::Display for QueueAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Name(text) | Self::Url(text) | Self::Arn(text)) = self;
+        f.write_str(text)
+    }
+}
+
+/// One long poll.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receive {
+    /// At most this many messages, 1 to [`BATCH`].
+    pub max: usize,
+    /// How long the queue waits for a first message, in whole seconds, at most 20.
+    pub wait: Duration,
+    /// How long what is received stays hidden, in whole seconds.
+    pub visibility: Duration,
+    /// On FIFO queues: the same id again brings the same messages again, while none of them has changed.
+    pub attempt_id: Option<String>,
+}
+
+/// One message, as one receive brought it.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// What was sent.
+    pub message: Message,
+    /// What it is settled with.
+    pub handle: ReceiptHandle,
+}
+
+/// One message to be sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The body.
+    pub body: String,
+    /// The message attributes, at most [`MOST_ATTRIBUTES`].
+    pub attributes: std::collections::BTreeMap<String, Attribute>,
+    /// The message group id; required by FIFO queues.
+    pub group: Option<String>,
+    /// The deduplication id; required by FIFO queues without content-based deduplication.
+    pub deduplication_id: Option<String>,
+    /// The X-Ray trace header.
+    pub trace_header: Option<String>,
+    /// How long SQS hides the message at first. Not on FIFO queues.
+    pub delay: Option<Duration>,
+}
+
+impl Outgoing {
+    /// The message's size as SQS counts it: body, and name, type and value of each attribute.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.body.len() + self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum::<usize>()
+    }
+}
+
+/// A queue's settings, as far as they matter here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueFacts {
+    /// Its ARN.
+    pub arn: String,
+    /// Whether it is a FIFO queue.
+    pub fifo: bool,
+    /// Its own visibility timeout.
+    pub visibility: Duration,
+    /// How long it keeps a message that nobody deletes.
+    pub retention: Duration,
+    /// Where it moves what was received too often; `None` without a redrive policy.
+    pub redrive: Option<RedrivePolicy>,
+}
+
+/// A queue's redrive policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedrivePolicy {
+    /// The ARN of the dead-letter queue.
+    pub dead_letter_arn: String,
+    /// After this many receives the message is moved instead of being received once more.
+    pub max_receive_count: u32,
+}
+
+/// Why a queue call did not do what was asked, by meaning.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The handle is no longer good: the message is gone, visible again, or received by another. Never use it again.
+    #[error("the receipt handle is no longer valid")]
+    HandleLost,
+    /// The change would keep the message hidden for more than 12 hours after its receive. The lease stands as it was.
+    #[error("the message cannot be hidden for more than 12 hours after its receive")]
+    TwelveHours,
+    /// The queue was told to slow down; nothing was done.
+    #[error("throttled")]
+    Throttled(#[source] Option<Cause>),
+    /// The queue answered that it could not do it; nothing was done.
+    #[error("the queue could not do it")]
+    Unavailable(#[source] Option<Cause>),
+    /// No answer came: it may have been done.
+    #[error("no answer came")]
+    NoAnswer(#[source] Option<Cause>),
+    /// The credentials do not allow the call, are missing, or have expired.
+    #[error("access denied")]
+    Denied(#[source] Option<Cause>),
+    /// There is no such queue.
+    #[error("the queue does not exist")]
+    Missing,
+    /// The request can never succeed: too large, characters that SQS does not take, and the like.
+    #[error("the queue refuses the request: {0}")]
+    Refused(String),
+}
+
+/// What an adapter met, kept for the log.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+impl QueueError {
+    /// Whether the same call may well succeed later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Throttled(_) | Self::Unavailable(_) | Self::NoAnswer(_))
+    }
+}
+
+impl Attribute {
+    fn size(&self) -> usize {
+        use crate::message::AttributeValue::{Binary, Text};
+        self.data_type.len()
+            + match &self.value {
+                Text(text) => text.len(),
+                Binary(bytes) => bytes.len(),
+            }
+    }
+}
+
+impl From<&Message> for Outgoing {
+    /// A copy of what was received, with everything that can be carried over. The group goes along; a deduplication id
+    /// does not, for it would make SQS swallow the copy.
+    fn from(message: &Message) -> Self {
+        Self {
+            body: message.body.clone(),
+            attributes: message.attributes.clone(),
+            group: message.group.clone(),
+            deduplication_id: None,
+            trace_header: message.trace_header.clone(),
+            delay: None,
+        }
+    }
+}
+

@@ -1,0 +1,2 @@
+//! Acting on a settlement.
+pub mod dead_letter;

@@ -1,0 +1,161 @@
+//! The dead-letter attribute: why a copy is in the DLQ, carried by the copy itself.
+//!
+//! Owns the attribute's name, its JSON and the rule for what it displaces. A note that cannot be read is left where it
+//! is and told, never lost.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::Millis,
+    message::{Attribute, AttributeValue, Message},
+    queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing},
+};
+
+/// The name of the one message attribute that a dead-lettered copy carries.
+pub const ATTRIBUTE: &str = "leasehold";
+
+/// Why a message was dead-lettered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Note {
+    /// A short stable code, to group by.
+    pub code: String,
+    /// A text for a person.
+    pub message: String,
+    /// Names one failure: copies with the same id are copies of the same failure.
+    pub failure_id: String,
+    /// Failed attempts.
+    pub failures: u32,
+    /// Claims of a record whose lease had ended.
+    pub takeovers: u32,
+    /// How often the message was received.
+    pub receive_count: u32,
+    /// The fencing token of the last claim; zero without a record.
+    pub fence: u64,
+    /// The last step that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What `undo` answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
+    /// The primary key of the record, by which a redrive finds it: message ids do not survive the DLQ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pk: Option<String>,
+    /// The name of the queue the message came from.
+    pub queue: String,
+    /// The id that the message had there.
+    pub message_id: String,
+    /// When it was dead-lettered.
+    pub dead_at: Millis,
+    /// Message attributes that this one displaced, since SQS takes ten at the most.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub displaced: BTreeMap<String, Displaced>,
+}
+
+/// An attribute that travels inside the note.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Displaced {
+    #[serde(rename = "type")]
+    data_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<Vec<u8>>,
+}
+
+/// The copy that goes to the DLQ: the message as it came, and the note where there is room for it.
+pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
+    let plain = Outgoing::from(message);
+    let mut copy = plain.clone();
+    while copy.attributes.len() >= MOST_ATTRIBUTES {
+        let Some((name, attribute)) = copy.attributes.pop_last() else { break };
+        note.displaced.insert(name, attribute.into());
+    }
+    let Ok(json) = serde_json::to_string(&note) else { return plain };
+    copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
+    if copy.size() <= LARGEST_MESSAGE { copy } else { plain }
+}
+
+/// Takes the note out of a message's attributes, and puts back what it displaced.
+pub(crate) fn unpack(message: &mut Message) {
+    let Some(json) = message.attribute(ATTRIBUTE) else { return };
+    match serde_json::from_str::<Note>(json) {
+        Ok(mut note) => {
+            message.attributes.remove(ATTRIBUTE);
+            message
+                .attributes
+                .extend(std::mem::take(&mut note.displaced).into_iter().map(|(name, d)| (name, d.into())));
+            message.dead_letter = Some(note);
+        }
+        Err(error) => {
+            tracing::warn!(message_id = %message.id, %error, "the attribute {ATTRIBUTE:?} is not one of ours; ignored");
+        }
+    }
+}
+
+impl From<Attribute> for Displaced {
+    fn from(attribute: Attribute) -> Self {
+        let (text, bytes) = match attribute.value {
+            AttributeValue::Text(text) => (Some(text), None),
+            AttributeValue::Binary(bytes) => (None, Some(bytes)),
+        };
+        Self { data_type: attribute.data_type, text, bytes }
+    }
+}
+
+impl From<Displaced> for Attribute {
+    fn from(displaced: Displaced) -> Self {
+        let value = match displaced.bytes {
+            Some(bytes) => AttributeValue::Binary(bytes),
+            None => AttributeValue::Text(displaced.text.unwrap_or_default()),
+        };
+        Self { data_type: displaced.data_type, value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message_with(attributes: usize) -> Message {
+        let attributes = (0..attributes).map(|i| (format!("a{i}"), Attribute::text(format!("v{i}")))).collect();
+        Message { id: "m1".into(), body: "{}".into(), attributes, ..Message::default() }
+    }
+
+    fn back(copy: Outgoing) -> Message {
+        Message { attributes: copy.attributes, body: copy.body, ..message_with(0) }.unpacked()
+    }
+
+    #[test]
+    fn t3_a_copy_carries_its_reason_and_comes_back_as_it_was_even_with_ten_attributes() {
+        for count in [0, 9, 10] {
+            let mut message = message_with(count);
+            if count == 10 {
+                let binary = Attribute { data_type: "Binary".into(), value: AttributeValue::Binary(vec![0, 255]) };
+                message.attributes.insert("a9".into(), binary);
+            }
+            let copy = pack(&message, Note { code: "declined".into(), ..Note::default() });
+            assert!(copy.attributes.len() <= MOST_ATTRIBUTES);
+            let back = back(copy);
+            assert_eq!(back.attributes, message.attributes);
+            assert_eq!(back.dead_letter.map(|note| note.code), Some("declined".to_owned()));
+        }
+    }
+
+    #[test]
+    fn t3_a_copy_without_room_for_the_reason_goes_without_it() {
+        let message = Message { body: "x".repeat(LARGEST_MESSAGE - 10), ..message_with(0) };
+        assert_eq!(pack(&message, Note::default()), Outgoing::from(&message));
+    }
+
+    #[test]
+    fn an_attribute_that_is_not_ours_stays_where_it_is() {
+        let mut message = message_with(0);
+        message.attributes.insert(ATTRIBUTE.into(), Attribute::text("something else"));
+        let unpacked = message.clone().unpacked();
+        assert_eq!(unpacked, message);
+    }
+}

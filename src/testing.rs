@@ -1,0 +1,1 @@
+//! The test kit: queues and a guard in memory, and faults on request.
