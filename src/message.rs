@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::{
     clock::Millis,
+    lease::Lease,
     settle::dead_letter::{self, Note},
 };
 
@@ -102,4 +103,15 @@ impl fmt::Debug for ReceiptHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ReceiptHandle({:.12})", &*self.0)
     }
+}
+
+/// One receive of one message: the right to settle it. Settling consumes it.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) message: Arc<Message>,
+    pub(crate) handle: ReceiptHandle,
+    /// Until when SQS hides the message from others, as far as we know.
+    pub(crate) lease: Lease,
+    /// SQS gives the message to nobody but the dead-letter queue after this receive (rule T6).
+    pub(crate) is_last: bool,
 }

@@ -1,2 +1,203 @@
-//! Acting on a settlement.
+//! Settlements: what is to be done with a delivery, and doing it.
+//!
+//! A [`Settlement`] is decided elsewhere, by the job or by the worker; here it becomes queue calls. This is the only
+//! place that deletes, delays or dead-letters. Nothing here changes a claim: of the guard it knows one write, the mark
+//! that a copy has been sent.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    clock::{Clock, Millis},
+    guard::Guard,
+    message::Delivery,
+    queue::{Queue, QueueError},
+};
+
+use dead_letter::{DeadLetter, DeadLetters};
+
 pub mod dead_letter;
+
+/// What is to be done with a delivery.
+#[derive(Debug)]
+pub(crate) enum Settlement {
+    /// Its work is done, or was done before: delete it.
+    Delete(Deleted),
+    /// Make it visible at that time.
+    Delay { until: Millis, why: Delayed },
+    /// Its work has failed for good: send a copy, then delete it.
+    DeadLetter(Box<DeadLetter>),
+    /// Do nothing; it comes back when its visibility timeout ends.
+    Leave(Left),
+    /// Not to be run before that time, for another runs the key or it is not yet due. Delayed, or waited for in place.
+    Held { until: Millis, why: Held },
+    /// Run it again at that time, under the same delivery.
+    RetryInPlace { until: Millis, why: Delayed },
+    /// The guard's store is away and nothing is claimed: keep it in hand for a while.
+    Outage,
+}
+
+/// Why a delivery is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deleted {
+    /// Its work took effect in this run.
+    Done,
+    /// Its work had taken effect before, or has failed for good and is dead-lettered.
+    Suppressed,
+    /// A copy is dead-lettered.
+    DeadLettered,
+    /// It failed for good, and the configuration says to drop such messages.
+    Dropped,
+}
+
+/// Why a delivery is made visible later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delayed {
+    /// The attempt failed.
+    Failed,
+    /// The handler asked for it.
+    NotYet,
+    /// What does the work is not there.
+    Unavailable,
+    /// The run was interrupted, or not begun, because the worker stops or a lease ended.
+    Interrupted,
+    /// The guard gave no verdict on this key.
+    NoVerdict,
+    /// Another delivery has the key, or it is not yet due.
+    Held,
+    /// It failed for good, but no copy of it can be kept elsewhere.
+    Kept,
+}
+
+/// Why a delivery is left to its visibility timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// The delivery's lease is over: it may be somebody else's by now.
+    LeaseOver,
+    /// The claim is somebody else's by now.
+    ClaimLost,
+    /// What was begun may still run, and another run must not begin beside it.
+    StillRunning,
+    /// It was its last receive, and there was no place to wait.
+    LastReceive,
+    /// What happened could not be written down.
+    Unwritten,
+}
+
+/// Why a key is not to be run yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Another owner runs it.
+    Running,
+    /// It is released, and its back-off has not passed.
+    BackingOff,
+    /// A run of it in this process ignores its cancellation.
+    Stuck,
+}
+
+/// What acting on settlements needs.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) queue: Arc<dyn Queue>,
+    pub(crate) guard: Option<Arc<dyn Guard>>,
+    pub(crate) clock: Clock,
+    pub(crate) dead_letters: DeadLetters,
+    /// How long a message waits that has failed for good and cannot be copied.
+    pub(crate) longest_backoff: Duration,
+}
+
+/// What became of a delivery.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    /// The message is deleted, as far as SQS tells.
+    Deleted(Deleted),
+    /// The message will be visible at that time.
+    Delayed(Delayed),
+    /// The message comes back by itself.
+    Left(Left),
+    /// The queue does not let us delete: nothing good can come of receiving more.
+    DeleteDenied,
+}
+
+/// Acts on what was decided, after everything that keeps the delivery has ended: no beat is on the wire any more.
+///
+/// # Cancel safety
+/// Dropped, the message is settled or comes back by itself.
+pub(crate) async fn settle(desk: &Desk, delivery: Delivery, settlement: Settlement) -> Settled {
+    match settlement {
+        Settlement::Delete(why) => delete(desk, &delivery, why).await,
+        Settlement::Delay { until, why } | Settlement::RetryInPlace { until, why } => {
+            delay(desk, &delivery, until, why).await
+        }
+        Settlement::Held { until, .. } => delay(desk, &delivery, until, Delayed::Held).await,
+        Settlement::Outage => delay(desk, &delivery, desk.clock.wall(), Delayed::NoVerdict).await,
+        Settlement::Leave(why) => Settled::Left(why),
+        Settlement::DeadLetter(_) => Settled::Left(Left::Unwritten),
+    }
+}
+
+/// Always tried, also when the delivery's lease is over: the work is finished, and a delete that is too late is
+/// harmless.
+async fn delete(desk: &Desk, delivery: &Delivery, why: Deleted) -> Settled {
+    match desk.queue.delete(&delivery.handle).await {
+        Ok(()) => Settled::Deleted(why),
+        Err(QueueError::Denied(cause)) => {
+            tracing::error!(
+                message_id = %delivery.message.id,
+                cause = cause.map(tracing::field::display),
+                "deletes are denied: finished messages come back until sqs:DeleteMessage is allowed"
+            );
+            Settled::DeleteDenied
+        }
+        Err(error) => {
+            tracing::warn!(message_id = %delivery.message.id, %error, "not deleted; the next delivery will be");
+            Settled::Deleted(why)
+        }
+    }
+}
+
+/// Sent once and only while the lease lasts: an old handle can shorten the next owner's timeout (rule L6).
+async fn delay(desk: &Desk, delivery: &Delivery, until: Millis, why: Delayed) -> Settled {
+    if delivery.lease.is_over() {
+        return Settled::Left(Left::LeaseOver);
+    }
+    let wait = whole_seconds(until.since(desk.clock.wall())).min(delivery.lease.farthest());
+    match desk.queue.change_visibility(&delivery.handle, wait).await {
+        Ok(()) => Settled::Delayed(why),
+        Err(error) => {
+            tracing::warn!(message_id = %delivery.message.id, %error, "not delayed; it comes back at its timeout");
+            Settled::Left(Left::LeaseOver)
+        }
+    }
+}
+
+/// SQS counts visibility in whole seconds; rounded up, so that nothing comes back too early.
+fn whole_seconds(wait: Duration) -> Duration {
+    Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
+}
+
+/// Sends the copy of a message that has failed for good, marks its record, and says how to settle the original. The
+/// delivery must be kept meanwhile.
+///
+/// The order is rule T3's: record DEAD, copy, mark, delete. A crash between any two of them makes another copy at the
+/// most, with the same failure id.
+pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLetter) -> Settlement {
+    let kept = |desk: &Desk| Settlement::Delay { until: desk.clock.wall() + desk.longest_backoff, why: Delayed::Kept };
+    match &desk.dead_letters {
+        DeadLetters::Drop => Settlement::Delete(Deleted::Dropped),
+        DeadLetters::Keep => kept(desk),
+        DeadLetters::Queue(target) => {
+            if let Err(error) = target.send(&desk.clock, &delivery.message, &dead.note, &delivery.lease).await {
+                tracing::error!(
+                    message_id = %delivery.message.id,
+                    %error,
+                    "no copy can be dead-lettered: the original is left to the queue's own redrive policy"
+                );
+                return kept(desk);
+            }
+            if let (Some(guard), Some(record)) = (&desk.guard, &dead.record) {
+                dead_letter::mark_copied(&**guard, &desk.clock, record, &dead.note.failure_id).await;
+            }
+            Settlement::Delete(Deleted::DeadLettered)
+        }
+    }
+}

@@ -1,1 +1,338 @@
-//! Under way.
+//! The circuit: one way to notice that a whole store or handler is away, to pause, and to find out that it is back.
+//!
+//! A circuit opens at an outage, stays open while a probe fails, and every pause of it ends by itself. Three things use
+//! it: the guard's store, the handlers of a queue, and a queue that denies deletes. It never looks at messages.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use crate::clock::Clock;
+
+use super::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver, Written};
+
+/// Calls in a row that nobody answered, before it is an outage (rule G8).
+const UNANSWERED_IN_A_ROW: u32 = 3;
+
+/// The first pause before a probe, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// The state of one thing that can be away.
+#[derive(Debug)]
+pub(crate) struct Circuit {
+    what: String,
+    clock: Clock,
+    state: watch::Sender<State>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    phase: Phase,
+    unanswered: u32,
+    /// Times in a row that it opened without a success in between.
+    openings: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Closed,
+    Open {
+        probe_at: Instant,
+    },
+    /// A probe passed, but only real work can show that it is back: a little is let through.
+    Trial,
+}
+
+impl Circuit {
+    pub(crate) fn new(what: impl Into<String>, clock: Clock) -> Self {
+        let (state, _) = watch::channel(State { phase: Phase::Closed, unanswered: 0, openings: 0 });
+        Self { what: what.into(), clock, state }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state.borrow().phase, Phase::Open { .. })
+    }
+
+    pub(crate) fn is_trial(&self) -> bool {
+        self.state.borrow().phase == Phase::Trial
+    }
+
+    /// It works.
+    pub(crate) fn succeeded(&self) {
+        let before = self.state.borrow().phase;
+        // An open circuit is closed by its probe alone: a success may be that of a call from before the outage.
+        if !matches!(before, Phase::Open { .. }) {
+            self.close(before);
+        }
+    }
+
+    fn close(&self, before: Phase) {
+        self.state.send_if_modified(|state| {
+            let changed = state.phase != Phase::Closed || state.unanswered > 0;
+            *state = State { phase: Phase::Closed, unanswered: 0, openings: 0 };
+            changed
+        });
+        if before != Phase::Closed {
+            tracing::info!(circuit = self.what, "back; going on");
+        }
+    }
+
+    /// Nobody answered a call; several in a row are an outage.
+    pub(crate) fn unanswered(&self, cause: &str) {
+        let mut outage = false;
+        self.state.send_modify(|state| {
+            state.unanswered += 1;
+            outage = state.unanswered >= UNANSWERED_IN_A_ROW;
+        });
+        if outage {
+            self.open(cause, None);
+        }
+    }
+
+    /// It is away. `retry_after` is its own word on when to try again.
+    pub(crate) fn open(&self, cause: &str, retry_after: Option<Duration>) {
+        let mut opened = None;
+        self.state.send_if_modified(|state| {
+            if matches!(state.phase, Phase::Open { .. }) {
+                return false;
+            }
+            let pause = self.pause(state.openings).max(retry_after.unwrap_or_default());
+            state.openings += 1;
+            state.phase = Phase::Open { probe_at: Instant::now() + pause };
+            opened = Some(pause);
+            true
+        });
+        if let Some(pause) = opened {
+            tracing::error!(
+                circuit = self.what,
+                cause,
+                "away: no new messages are received; a probe in {} ms and from then on ends this",
+                pause.as_millis()
+            );
+        }
+    }
+
+    fn pause(&self, openings: u32) -> Duration {
+        let full = PAUSE.0.saturating_mul(1 << openings.min(16)).min(PAUSE.1);
+        full / 2 + self.clock.part_of(full / 2)
+    }
+
+    /// Waits until it is not open. Cancel safe.
+    pub(crate) async fn closed(&self) {
+        let mut changes = self.state.subscribe();
+        // The sender lives in `self`, so the wait cannot fail.
+        let _ = changes.wait_for(|state| !matches!(state.phase, Phase::Open { .. })).await;
+    }
+
+    /// Probes whenever it is open, for ever. `proves` says whether a passed probe proves that work will pass; else the
+    /// circuit is on trial first.
+    pub(crate) async fn tend<P, F>(&self, proves: bool, probe: P)
+    where
+        P: Fn() -> F,
+        F: Future<Output = Result<(), String>>,
+    {
+        let mut changes = self.state.subscribe();
+        loop {
+            let phase = changes.borrow_and_update().phase;
+            let Phase::Open { probe_at } = phase else {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            sleep_until(probe_at).await;
+            match probe().await {
+                Ok(()) if proves => self.close(phase),
+                Ok(()) => {
+                    tracing::info!(circuit = self.what, "the probe passed; letting a little through");
+                    self.state.send_modify(|state| state.phase = Phase::Trial);
+                }
+                Err(cause) => {
+                    tracing::warn!(circuit = self.what, cause, "still away");
+                    self.state.send_modify(|state| {
+                        state.phase = Phase::Open { probe_at: Instant::now() + self.pause(state.openings) };
+                        state.openings += 1;
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A guard whose answers are told to a circuit.
+#[derive(Debug)]
+pub(crate) struct WatchedGuard {
+    guard: Arc<dyn Guard>,
+    circuit: Arc<Circuit>,
+}
+
+impl WatchedGuard {
+    pub(crate) fn new(guard: Arc<dyn Guard>, circuit: Arc<Circuit>) -> Self {
+        Self { guard, circuit }
+    }
+
+    fn told<T>(&self, answer: Result<T, GuardError>) -> Result<T, GuardError> {
+        match &answer {
+            Ok(_) => self.circuit.succeeded(),
+            Err(error) => match error.severity() {
+                Severity::ThisKey => {}
+                Severity::Unanswered => self.circuit.unanswered(&error.to_string()),
+                Severity::Outage => self.circuit.open(&error.to_string(), None),
+            },
+        }
+        answer
+    }
+}
+
+#[async_trait]
+impl Guard for WatchedGuard {
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, GuardError> {
+        self.told(self.guard.claim(claim).await)
+    }
+
+    async fn take_over(&self, take_over: &TakeOver) -> Result<Claimed, GuardError> {
+        self.told(self.guard.take_over(take_over).await)
+    }
+
+    async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
+        self.told(self.guard.write(pk, change).await)
+    }
+
+    async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError> {
+        self.told(self.guard.read(pk).await)
+    }
+
+    async fn probe(&self) -> Result<(), GuardError> {
+        self.guard.probe().await
+    }
+
+    async fn facts(&self) -> Result<TableFacts, GuardError> {
+        self.guard.facts().await
+    }
+}
+
+/// Tells a key whose own fault it is that its handler is "not there" from a handler that is away for all: it meets it
+/// again and again while others succeed.
+#[derive(Debug, Default)]
+pub(crate) struct Absences {
+    successes: AtomicU64,
+    /// Per key: how often in a row, and how many successes of others there were at the last time.
+    keys: Mutex<std::collections::BTreeMap<String, (u32, u64)>>,
+}
+
+/// So many absences of one key in a row, with successes of others between them, are that key's failure.
+const ABSENCES_OF_ONE_KEY: u32 = 5;
+
+/// Keys that are remembered; in an outage of the handler there can be as many as there are messages.
+const KEYS_REMEMBERED: usize = 10_000;
+
+impl Absences {
+    pub(crate) fn succeeded(&self, key: &str) {
+        self.successes.fetch_add(1, Ordering::Relaxed);
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// Notes an absence; `true` if it is the key's own failure.
+    pub(crate) fn is_the_keys_own(&self, key: &str) -> bool {
+        let successes = self.successes.load(Ordering::Relaxed);
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() >= KEYS_REMEMBERED && !keys.contains_key(key) {
+            keys.pop_first();
+        }
+        let (count, at) = keys.entry(key.to_owned()).or_insert((0, successes));
+        if *count == 0 || *at < successes {
+            *count += 1;
+        }
+        *at = successes;
+        let own = *count >= ABSENCES_OF_ONE_KEY;
+        if own {
+            keys.remove(key);
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn circuit() -> Circuit {
+        Circuit::new("store", Clock::simulated(1, 0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g8_several_unanswered_in_a_row_are_an_outage_and_a_success_between_them_is_none() {
+        let circuit = circuit();
+        for _ in 0..2 {
+            circuit.unanswered("timeout");
+        }
+        circuit.succeeded();
+        circuit.unanswered("timeout");
+        assert!(!circuit.is_open());
+        circuit.unanswered("timeout");
+        circuit.unanswered("timeout");
+        assert!(circuit.is_open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g8_only_a_probe_closes_an_open_circuit_and_pauses_between_probes_grow() {
+        let circuit = circuit();
+        circuit.open("denied", None);
+        circuit.succeeded();
+        assert!(circuit.is_open());
+        let probes = Cell::new(0);
+        let start = Instant::now();
+        let tend = circuit.tend(true, || {
+            probes.set(probes.get() + 1);
+            let answer = if start.elapsed() < Duration::from_secs(120) { Err("still".into()) } else { Ok(()) };
+            async { answer }
+        });
+        let back = timeout(Duration::from_secs(200), async {
+            tokio::select! { biased; () = tend => {}, () = circuit.closed() => {} }
+        });
+        assert!(back.await.is_ok());
+        assert!((6..=14).contains(&probes.get()), "{}", probes.get());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_proves_nothing_puts_the_circuit_on_trial_until_work_succeeds() {
+        let circuit = circuit();
+        circuit.open("503", Some(Duration::from_secs(60)));
+        let start = Instant::now();
+        let tend = circuit.tend(false, || async { Ok(()) });
+        tokio::select! { biased; () = tend => {}, () = circuit.closed() => {} }
+        assert_eq!(start.elapsed().as_secs(), 60, "Retry-After is honoured");
+        assert!(circuit.is_trial());
+        circuit.succeeded();
+        assert!(!circuit.is_trial() && !circuit.is_open());
+    }
+
+    #[test]
+    fn the_nth_absence_of_one_key_while_others_succeed_is_its_own_failure() {
+        let absences = Absences::default();
+        for _ in 0..20 {
+            assert!(!absences.is_the_keys_own("p1"), "nobody else succeeds: the handler is away");
+        }
+        let mut own = false;
+        for _ in 0..ABSENCES_OF_ONE_KEY {
+            absences.succeeded("p2");
+            own = absences.is_the_keys_own("p1");
+        }
+        assert!(own);
+    }
+}

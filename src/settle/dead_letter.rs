@@ -1,16 +1,19 @@
 //! The dead-letter attribute: why a copy is in the DLQ, carried by the copy itself.
 //!
 //! Owns the attribute's name, its JSON and the rule for what it displaces. A note that cannot be read is left where it
-//! is and told, never lost.
+//! is and told, never lost. Also sends copies and marks records; when, and what then, is decided in `settle.rs`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use crate::{
-    clock::Millis,
+    clock::{Clock, Millis},
+    guard::{Change, Guard, Pk, Written},
+    lease::Lease,
     message::{Attribute, AttributeValue, Message},
-    queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing},
+    queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueError},
 };
 
 /// The name of the one message attribute that a dead-lettered copy carries.
@@ -64,6 +67,84 @@ pub struct Displaced {
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<Vec<u8>>,
+}
+
+/// A message whose work has failed for good.
+#[derive(Debug)]
+pub(crate) struct DeadLetter {
+    pub(crate) note: Note,
+    /// The record that says DEAD, to be marked when the copy is sent; `None` for work without a record.
+    pub(crate) record: Option<Pk>,
+}
+
+/// Where copies of what has failed for good go.
+#[derive(Debug)]
+pub(crate) enum DeadLetters {
+    /// To this queue.
+    Queue(Target),
+    /// Nowhere: the original stays in its queue until SQS drops it.
+    Keep,
+    /// Nowhere: the original is deleted.
+    Drop,
+}
+
+/// A dead-letter queue.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) queue: Arc<dyn Queue>,
+    pub(crate) fifo: bool,
+}
+
+/// Pauses between tries to send a copy: the first, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+
+/// Tries to mark a record. A mark that is missing costs a second copy if the original comes back, and no more.
+const MARK_TRIES: u32 = 3;
+
+impl Target {
+    /// Sends the copy, again and again while the delivery's lease lasts.
+    pub(crate) async fn send(
+        &self,
+        clock: &Clock,
+        message: &Message,
+        note: &Note,
+        lease: &Lease,
+    ) -> Result<(), QueueError> {
+        let mut copy = pack(message, note.clone());
+        if self.fifo {
+            copy.group.get_or_insert_with(|| message.id.clone());
+            copy.deduplication_id = Some(note.failure_id.clone());
+        }
+        let mut pause = RETRY.0;
+        loop {
+            match self.queue.send(&copy).await {
+                Err(error) if error.is_transient() && lease.left() > pause => {
+                    tracing::warn!(message_id = %message.id, %error, "the copy is not sent yet");
+                    sleep(pause / 2 + clock.part_of(pause / 2)).await;
+                    pause = (pause * 2).min(RETRY.1);
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Marks a DEAD record: its copy is sent (rule T3).
+pub(crate) async fn mark_copied(guard: &dyn Guard, clock: &Clock, pk: &Pk, failure_id: &str) {
+    let change = Change::Copied { failure_id: failure_id.to_owned(), now: clock.wall() };
+    for attempt in 1..=MARK_TRIES {
+        match guard.write(pk, &change).await {
+            // Refused: begun anew by a redrive meanwhile, or swept.
+            Ok(Written::Applied | Written::Refused(_)) => return,
+            Err(error) if error.is_transient() && attempt < MARK_TRIES => {
+                sleep(RETRY.0 / 2 + clock.part_of(RETRY.0 / 2)).await;
+            }
+            Err(error) => {
+                tracing::warn!(%pk, %error, "the record is not marked as copied; a second copy may be made");
+                return;
+            }
+        }
+    }
 }
 
 /// The copy that goes to the DLQ: the message as it came, and the note where there is room for it.

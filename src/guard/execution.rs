@@ -1,0 +1,228 @@
+//! A claim that is ours: the execution lease, and the writes that its owner may make.
+//!
+//! Owns the local view of the record (its steps above all) and the token that every write needs. Decides nothing: what
+//! is to be written comes from the job.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use crate::{
+    clock::{Clock, Millis, Moment},
+    lease::{Beat, Lease},
+};
+
+use super::{Change, Failure, Fence, Guard, GuardError, LARGEST_RECORD, Owner, Pk, Record, Status, Step, Written};
+
+/// What came of a write by the owner.
+#[derive(Debug)]
+pub(crate) enum Owned {
+    /// It is written.
+    Applied,
+    /// The record is DONE by this very claim, whatever was about to be written (rule G3).
+    Done,
+    /// The record is somebody else's by now, or gone; this is what it says.
+    Lost(Option<Box<Record>>),
+}
+
+/// The right to run one key, from a claim to its end.
+#[derive(Debug)]
+pub(crate) struct ExecutionLease {
+    guard: Arc<dyn Guard>,
+    clock: Clock,
+    pub(crate) pk: Pk,
+    pub(crate) fence: Fence,
+    owner: Owner,
+    /// The record as it was claimed; its steps are in `steps`.
+    pub(crate) claimed: Record,
+    steps: Mutex<Steps>,
+    pub(crate) lease: Lease,
+}
+
+#[derive(Debug, Default)]
+struct Steps {
+    recorded: BTreeMap<String, Step>,
+    /// Ended, but not known to be in the record.
+    unwritten: BTreeMap<String, Step>,
+}
+
+/// A first pause between two tries of a write, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+
+/// Tries of a step's write before the run is told; the job tries on when the run has ended.
+const STEP_TRIES: u32 = 3;
+
+impl ExecutionLease {
+    /// For a record that was just claimed by a call sent at `sent`.
+    pub(crate) fn new(guard: Arc<dyn Guard>, clock: Clock, record: Record, sent: Moment, length: Duration) -> Self {
+        Self {
+            guard,
+            lease: Lease::new(clock.clone(), sent, length),
+            clock,
+            pk: record.pk.clone(),
+            fence: record.fence,
+            owner: record.owner.clone(),
+            steps: Mutex::new(Steps { recorded: record.steps.clone(), ..Steps::default() }),
+            claimed: record,
+        }
+    }
+
+    /// Held for a few straight lines, never across an await: the run and the job's end both look at the steps.
+    fn steps(&self) -> MutexGuard<'_, Steps> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is recorded of a step, or has ended and will be.
+    pub(crate) fn step(&self, name: &str) -> Option<Step> {
+        let steps = self.steps();
+        steps.unwritten.get(name).or_else(|| steps.recorded.get(name)).cloned()
+    }
+
+    /// The step that was recorded last.
+    pub(crate) fn last_step(&self) -> Option<String> {
+        self.steps().recorded.iter().max_by_key(|(_, step)| step.at).map(|(name, _)| name.clone())
+    }
+
+    /// How many bytes a step's result may still have.
+    pub(crate) fn room(&self) -> usize {
+        let steps = self.steps();
+        let taken: usize =
+            steps.recorded.iter().chain(&steps.unwritten).map(|(name, step)| name.len() + step.size()).sum();
+        let without = Record { steps: BTreeMap::new(), ..self.claimed.clone() }.size();
+        LARGEST_RECORD.saturating_sub(without + taken)
+    }
+
+    /// Records a step that has ended. An error leaves it to [`flush`](Self::flush).
+    pub(crate) async fn record_step(&self, name: String, step: Step) -> Result<Owned, GuardError> {
+        self.steps().unwritten.insert(name.clone(), step.clone());
+        let change = self.step_change(&name, step);
+        let mut tries = Pauses::default();
+        loop {
+            match self.write(&change).await {
+                Err(error) if error.is_transient() && tries.number < STEP_TRIES => sleep(tries.next(&self.clock)).await,
+                answer => {
+                    if matches!(answer, Ok(Owned::Applied)) {
+                        self.written(&name);
+                    }
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// Writes the steps that ended but whose write did not get through, so that they never run again. Patient: ends
+    /// when all are written or the record is no longer ours; a write that can never succeed is given up.
+    pub(crate) async fn flush(&self) {
+        loop {
+            let Some((name, step)) = self.steps().unwritten.first_key_value().map(|(n, s)| (n.clone(), s.clone())) else {
+                return;
+            };
+            match self.insist(&self.step_change(&name, step)).await {
+                Ok(Owned::Applied) => self.written(&name),
+                Ok(Owned::Done | Owned::Lost(_)) => return,
+                Err(error) => {
+                    tracing::error!(pk = %self.pk, step = name, %error, "a finished step cannot be recorded");
+                    self.steps().unwritten.remove(&name);
+                }
+            }
+        }
+    }
+
+    fn step_change(&self, name: &str, step: Step) -> Change {
+        Change::Step { owner: self.owner.clone(), now: self.clock.wall(), name: name.to_owned(), step }
+    }
+
+    fn written(&self, name: &str) {
+        let mut steps = self.steps();
+        if let Some((name, step)) = steps.unwritten.remove_entry(name) {
+            steps.recorded.insert(name, step);
+        }
+    }
+
+    /// One beat: renews the lease in the record, counted from now.
+    pub(crate) async fn renew(&self, length: Duration) -> Beat {
+        let now = self.clock.wall();
+        let change = Change::Renew { owner: self.owner.clone(), now, lease_until: now + length };
+        match self.write(&change).await {
+            Ok(Owned::Applied) => Beat::Renewed,
+            // Our own finishing write came first; there is nothing left to renew.
+            Ok(Owned::Done) => Beat::Final,
+            Ok(Owned::Lost(record)) if record.as_ref().is_some_and(|record| record.owner == self.owner) => Beat::Final,
+            Ok(Owned::Lost(_)) => Beat::Lost,
+            Err(error) => {
+                tracing::warn!(pk = %self.pk, %error, "the execution lease was not renewed");
+                Beat::Transient
+            }
+        }
+    }
+
+    pub(crate) fn confirmation(&self, done_ttl: Duration) -> Change {
+        let now = self.clock.wall();
+        Change::Confirm { owner: self.owner.clone(), now, expires_at: (now + done_ttl).seconds() }
+    }
+
+    /// Gives the claim back. `failure` counts as a failed attempt.
+    pub(crate) fn release(&self, not_before: Option<Millis>, failure: Option<Failure>) -> Change {
+        let failures = self.claimed.failures + u32::from(failure.is_some());
+        Change::Release { owner: self.owner.clone(), now: self.clock.wall(), not_before, failures, error: failure }
+    }
+
+    pub(crate) fn burial(&self, error: Failure, failures: u32, failure_id: String, ttl: Duration) -> Change {
+        let now = self.clock.wall();
+        Change::Bury {
+            owner: self.owner.clone(),
+            now,
+            failures,
+            error,
+            failure_id,
+            expires_at: (now + ttl).seconds(),
+        }
+    }
+
+    /// Writes once.
+    async fn write(&self, change: &Change) -> Result<Owned, GuardError> {
+        Ok(match self.guard.write(&self.pk, change).await? {
+            Written::Applied => Owned::Applied,
+            Written::Refused(Some(record)) if record.owner == self.owner && record.status == Status::Done => {
+                Owned::Done
+            }
+            Written::Refused(record) => Owned::Lost(record),
+        })
+    }
+
+    /// Writes what has happened and must not be lost, again and again until the store answers. Only an error that no
+    /// repetition mends comes back. Harmless however late it is, by the write's condition (rule L1).
+    ///
+    /// # Cancel safety
+    /// Dropped, the write may or may not have been applied.
+    pub(crate) async fn insist(&self, change: &Change) -> Result<Owned, GuardError> {
+        let mut pauses = Pauses::default();
+        loop {
+            match self.write(change).await {
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(pk = %self.pk, %error, "not written yet");
+                    sleep(pauses.next(&self.clock)).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Pauses that grow from [`RETRY`]'s first to its last, with jitter on the upper half.
+#[derive(Debug, Default)]
+struct Pauses {
+    number: u32,
+}
+
+impl Pauses {
+    fn next(&mut self, clock: &Clock) -> Duration {
+        let full = RETRY.0.saturating_mul(1 << self.number.min(16)).min(RETRY.1);
+        self.number += 1;
+        full / 2 + clock.part_of(full / 2)
+    }
+}

@@ -1,0 +1,222 @@
+//! What users write: a [`Handler`] for one kind of message.
+//!
+//! Handlers know their payload and the [`JobContext`] that is lent to them; they know nothing of queues, and of the
+//! guard only what a step records. What is not generic over the payload sees [`ErasedHandler`] and [`Work`].
+
+use std::{fmt, future::Future, marker::PhantomData, sync::Arc};
+
+use futures_util::future::BoxFuture;
+
+use crate::{key::Key, message::Message};
+
+pub use context::{CancelCause, Cancelled, JobContext};
+pub use error::{HandlerError, HandlerResult, ResultExt};
+pub use payload::{DecodeError, Payload, Raw};
+pub use steps::StepKey;
+
+pub(crate) mod context;
+pub(crate) mod error;
+pub mod exec;
+mod payload;
+pub(crate) mod steps;
+
+/// Work on one kind of message. Its state lives in `self`.
+pub trait Handler: Send + Sync + 'static {
+    /// What a message's body is decoded into.
+    type Payload: Payload;
+
+    /// Does the work. `Ok` confirms the key and deletes the message.
+    ///
+    /// Every attempt repeats what is outside of [steps](JobContext::step). When the run is [cancelled] there is a short
+    /// grace to come to an end; then the future is dropped.
+    ///
+    /// [cancelled]: JobContext::cancelled
+    fn handle(&self, payload: &Self::Payload, cx: &JobContext) -> impl Future<Output = HandlerResult> + Send;
+
+    /// This handler with an idempotency key of its own, instead of the one from `LEASEHOLD_<Q>_KEY`.
+    fn key<F, K>(self, key: F) -> Keyed<Self>
+    where
+        Self: Sized,
+        F: Fn(&Self::Payload) -> K + Send + Sync + 'static,
+        K: Into<Key>,
+    {
+        Keyed { handler: self, key: Arc::new(move |payload| key(payload).into()) }
+    }
+
+    /// This handler on threads where blocking is allowed, for work that computes long or calls blocking libraries.
+    ///
+    /// A thread cannot be stopped from outside: one that ignores [`JobContext::cancelled`] keeps its slot until it ends.
+    fn blocking(self) -> Blocking<Self>
+    where
+        Self: Sized,
+    {
+        Blocking(self)
+    }
+
+    /// How the worker sees this handler; for wrappers.
+    #[doc(hidden)]
+    fn traits(&self) -> Traits<'_, Self::Payload> {
+        Traits::default()
+    }
+}
+
+/// What wrappers add to a handler.
+#[doc(hidden)]
+pub struct Traits<'a, P> {
+    key: Option<&'a KeyFunction<P>>,
+    blocking: bool,
+    /// Asks whether what does the work is there.
+    probe: Option<&'a (dyn Fn() -> HandlerResult + Send + Sync)>,
+}
+
+impl<P> Default for Traits<'_, P> {
+    fn default() -> Self {
+        Self { key: None, blocking: false, probe: None }
+    }
+}
+
+impl<P> fmt::Debug for Traits<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Traits").field("blocking", &self.blocking).finish_non_exhaustive()
+    }
+}
+
+type KeyFunction<P> = Arc<dyn Fn(&P) -> Key + Send + Sync>;
+
+/// A handler with its key. Made by [`Handler::key`].
+pub struct Keyed<H: Handler> {
+    handler: H,
+    key: KeyFunction<H::Payload>,
+}
+
+impl<H: Handler + fmt::Debug> fmt::Debug for Keyed<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Keyed").field(&self.handler).finish()
+    }
+}
+
+impl<H: Handler> Handler for Keyed<H> {
+    type Payload = H::Payload;
+
+    async fn handle(&self, payload: &H::Payload, cx: &JobContext) -> HandlerResult {
+        self.handler.handle(payload, cx).await
+    }
+
+    fn traits(&self) -> Traits<'_, H::Payload> {
+        Traits { key: Some(&self.key), ..self.handler.traits() }
+    }
+}
+
+/// A handler on threads where blocking is allowed. Made by [`Handler::blocking`].
+#[derive(Debug)]
+pub struct Blocking<H>(H);
+
+impl<H: Handler> Handler for Blocking<H> {
+    type Payload = H::Payload;
+
+    async fn handle(&self, payload: &H::Payload, cx: &JobContext) -> HandlerResult {
+        self.0.handle(payload, cx).await
+    }
+
+    fn traits(&self) -> Traits<'_, H::Payload> {
+        Traits { blocking: true, ..self.0.traits() }
+    }
+}
+
+/// A function as a handler: `handler(send_email)`, or `handler(async |email: &Email, cx: &JobContext| ..)`.
+pub fn handler<P, F>(function: F) -> FnHandler<F, P>
+where
+    P: Payload,
+    F: for<'a> HandlerFn<'a, P>,
+{
+    FnHandler { function, payload: PhantomData }
+}
+
+/// A function as a handler. Made by [`handler`].
+pub struct FnHandler<F, P> {
+    function: F,
+    payload: PhantomData<fn(&P)>,
+}
+
+impl<F, P> fmt::Debug for FnHandler<F, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FnHandler").field(&std::any::type_name::<F>()).finish()
+    }
+}
+
+impl<P: Payload, F: for<'a> HandlerFn<'a, P>> Handler for FnHandler<F, P> {
+    type Payload = P;
+
+    async fn handle(&self, payload: &P, cx: &JobContext) -> HandlerResult {
+        self.function.call(payload, cx).await
+    }
+}
+
+/// `async fn(&P, &JobContext) -> HandlerResult` whose future is `Send`. Implemented for functions and closures.
+pub trait HandlerFn<'a, P: 'a>: Send + Sync + 'static {
+    #[doc(hidden)]
+    type Future: Future<Output = HandlerResult> + Send + 'a;
+
+    #[doc(hidden)]
+    fn call(&self, payload: &'a P, cx: &'a JobContext) -> Self::Future;
+}
+
+impl<'a, P: 'a, F, R> HandlerFn<'a, P> for F
+where
+    F: Fn(&'a P, &'a JobContext) -> R + Send + Sync + 'static,
+    R: Future<Output = HandlerResult> + Send + 'a,
+{
+    type Future = R;
+
+    fn call(&self, payload: &'a P, cx: &'a JobContext) -> R {
+        self(payload, cx)
+    }
+}
+
+/// A handler without its payload type.
+pub(crate) trait ErasedHandler: Send + Sync {
+    fn has_key(&self) -> bool;
+    fn is_blocking(&self) -> bool;
+    fn probe(&self) -> HandlerResult;
+    fn decode(self: Arc<Self>, message: &Message) -> Result<Arc<dyn Work>, DecodeError>;
+}
+
+/// One decoded message with its handler. Decoded once; the key is derived from it once (rule G10).
+pub(crate) trait Work: Send + Sync {
+    fn key(&self) -> Option<Key>;
+    fn handle<'a>(&'a self, cx: &'a JobContext) -> BoxFuture<'a, HandlerResult>;
+}
+
+struct Decoded<H: Handler> {
+    handler: Arc<H>,
+    payload: H::Payload,
+}
+
+impl<H: Handler> ErasedHandler for H {
+    fn has_key(&self) -> bool {
+        self.traits().key.is_some()
+    }
+
+    fn is_blocking(&self) -> bool {
+        self.traits().blocking
+    }
+
+    fn probe(&self) -> HandlerResult {
+        self.traits().probe.map_or(Ok(()), |probe| probe())
+    }
+
+    fn decode(self: Arc<Self>, message: &Message) -> Result<Arc<dyn Work>, DecodeError> {
+        let payload = H::Payload::decode(message)?;
+        Ok(Arc::new(Decoded { handler: self, payload }))
+    }
+}
+
+impl<H: Handler> Work for Decoded<H> {
+    fn key(&self) -> Option<Key> {
+        self.handler.traits().key.map(|key| key(&self.payload))
+    }
+
+    fn handle<'a>(&'a self, cx: &'a JobContext) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(self.handler.handle(&self.payload, cx))
+    }
+}

@@ -1,0 +1,116 @@
+//! What a handler knows about its run: the message, the key, the time it has, and whether it is to stop.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::message::Message;
+
+use super::steps::Steps;
+
+/// What a handler knows about its run. Lent, not owned, and not `Clone`: nothing can be recorded after the run.
+pub struct JobContext {
+    pub(crate) message: Arc<Message>,
+    pub(crate) key: Option<String>,
+    pub(crate) fence: u64,
+    pub(crate) attempt: u32,
+    pub(crate) deadline: watch::Sender<Instant>,
+    pub(crate) cancelled: Cancelled,
+    pub(crate) steps: Steps,
+}
+
+impl JobContext {
+    /// The message, as it was received.
+    #[must_use]
+    pub fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// The idempotency key, to be handed downstream. `None` only without a guard, where no key is asked for.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The fencing token: greater than that of every run before of the same key. 0 without a guard.
+    #[must_use]
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// Which attempt this is, from 1. Counts failures, not deliveries; without a guard, deliveries.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// When the run's time budget ends (`HANDLER_TIMEOUT`).
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        *self.deadline.borrow()
+    }
+
+    /// Asks for `by` more time than the budget gives. The leases follow by themselves, up to SQS's 12 hours.
+    pub fn extend_deadline(&self, by: Duration) {
+        self.deadline.send_modify(|deadline| *deadline += by);
+    }
+
+    /// The cancellation of this run; the one part of the context that can be cloned and kept.
+    #[must_use]
+    pub fn cancelled(&self) -> &Cancelled {
+        &self.cancelled
+    }
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext")
+            .field("message_id", &self.message.id)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a run was told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelCause {
+    /// The lease that allows the run is about to end, or has: another worker may begin.
+    LeaseLost,
+    /// The run's time budget is used up; it counts as a failed attempt.
+    TimedOut,
+    /// The worker stops.
+    Shutdown,
+}
+
+/// The cancellation of one run.
+#[derive(Debug, Clone, Default)]
+pub struct Cancelled {
+    token: CancellationToken,
+    cause: Arc<OnceLock<CancelCause>>,
+}
+
+impl Cancelled {
+    /// Waits until the run is told to stop. Cancel safe.
+    pub async fn wait(&self) -> CancelCause {
+        self.token.cancelled().await;
+        self.cause().unwrap_or(CancelCause::Shutdown)
+    }
+
+    /// Why the run was told to stop, if it was.
+    #[must_use]
+    pub fn cause(&self) -> Option<CancelCause> {
+        self.cause.get().copied()
+    }
+
+    /// Tells the run to stop; the first cause stays.
+    pub(crate) fn cancel(&self, cause: CancelCause) {
+        let _ = self.cause.set(cause);
+        self.token.cancel();
+    }
+}

@@ -1,0 +1,54 @@
+//! How a body becomes what a handler takes.
+
+use std::{error::Error, fmt};
+
+use serde::de::DeserializeOwned;
+
+use crate::message::Message;
+
+/// What a handler takes. Every `DeserializeOwned` type is one, read as JSON; [`Raw`] is the message itself; implement it
+/// for a codec of your own.
+pub trait Payload: Sized + Send + Sync + 'static {
+    /// Decodes the message. An error dead-letters it with the reason `malformed`.
+    fn decode(message: &Message) -> Result<Self, DecodeError>;
+}
+
+impl<T: DeserializeOwned + Send + Sync + 'static> Payload for T {
+    fn decode(message: &Message) -> Result<Self, DecodeError> {
+        serde_json::from_str(&message.body).map_err(DecodeError::new)
+    }
+}
+
+/// The message as it came, for handlers that decode for themselves. Not `Deserialize`, on purpose: no body can be
+/// mistaken for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw(pub Message);
+
+impl Payload for Raw {
+    fn decode(message: &Message) -> Result<Self, DecodeError> {
+        Ok(Self(message.clone()))
+    }
+}
+
+/// A body that is not what the handler takes. Always permanent.
+#[derive(Debug)]
+pub struct DecodeError(Box<dyn Error + Send + Sync>);
+
+impl DecodeError {
+    /// From a text or any error.
+    pub fn new(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(source.into())
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the body does not decode: {}", self.0)
+    }
+}
+
+impl Error for DecodeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}

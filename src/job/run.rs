@@ -1,0 +1,99 @@
+//! One run of a handler: in a task of its own, within its time budget and its lease, told to stop with a cause.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    runtime::Handle,
+    task::{JoinError, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    handler::{CancelCause, HandlerError, HandlerResult, JobContext, Work},
+    lease::Lease,
+};
+
+use super::decide::Ended;
+
+/// What may end a run before it ends by itself.
+#[derive(Debug)]
+pub(super) struct Bounds<'a> {
+    /// The lease that allows it: the claim's, or without a guard the delivery's.
+    pub(super) lease: &'a Lease,
+    /// How long a run may take to come to an end when it is told to.
+    pub(super) grace: Duration,
+    /// The worker stops and no longer waits.
+    pub(super) halt: &'a CancellationToken,
+}
+
+/// How long an aborted task may take to be gone. One that does not yield takes longer, and counts as still running.
+const ABORT: Duration = Duration::from_millis(500);
+
+/// Runs the handler. What may still run afterwards comes back too, to be watched.
+///
+/// # Cancel safety
+/// Dropped, it aborts the handler at its next await; one on a blocking thread runs on.
+pub(super) async fn run(
+    work: Arc<dyn Work>,
+    cx: Arc<JobContext>,
+    blocking: bool,
+    bounds: Bounds<'_>,
+) -> (Ended, Option<JoinSet<HandlerResult>>) {
+    let mut task = JoinSet::new();
+    let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());
+    if blocking {
+        let runtime = Handle::current();
+        task.spawn_blocking(move || runtime.block_on(async { work.handle(&cx).await }));
+    } else {
+        task.spawn(async move { work.handle(&cx).await });
+    }
+    let cause = loop {
+        let budget = *deadline.borrow();
+        tokio::select! {
+            // A handler that has ended is never cancelled; the other arms hold nothing.
+            biased;
+            Some(ended) = task.join_next() => return (returned(ended, None), None),
+            () = bounds.halt.cancelled() => break CancelCause::Shutdown,
+            () = bounds.lease.ends_within(bounds.grace) => break CancelCause::LeaseLost,
+            // More time may have been asked for meanwhile.
+            () = sleep_until(budget) => if *deadline.borrow() <= Instant::now() { break CancelCause::TimedOut },
+        }
+    };
+    told.cancel(cause);
+    if let Ok(Some(ended)) = timeout(bounds.grace, task.join_next()).await {
+        return (returned(ended, Some(cause)), None);
+    }
+    task.abort_all();
+    let still_running = match timeout(ABORT, task.join_next()).await {
+        // It ended on the brink of being aborted: what it returned counts.
+        Ok(Some(Ok(result))) => return (returned(Ok(result), Some(cause)), None),
+        Ok(_) => false,
+        Err(_) => true,
+    };
+    let ended = match cause {
+        CancelCause::TimedOut => Ended::TimedOut { still_running },
+        CancelCause::LeaseLost | CancelCause::Shutdown => Ended::Interrupted { still_running },
+    };
+    (ended, still_running.then_some(task))
+}
+
+/// What a handler returned, seen together with why it was told to stop: an error that it returned only for that is not
+/// its failure.
+fn returned(ended: Result<HandlerResult, JoinError>, told: Option<CancelCause>) -> Ended {
+    let result = ended.unwrap_or_else(|error| Err(panicked(error)));
+    match (told, &result) {
+        (None, _) | (_, Ok(())) => Ended::Returned(result),
+        (_, Err(error)) if error.is_permanent() => Ended::Returned(result),
+        (Some(CancelCause::TimedOut), _) => Ended::TimedOut { still_running: false },
+        (Some(CancelCause::LeaseLost | CancelCause::Shutdown), _) => Ended::Interrupted { still_running: false },
+    }
+}
+
+fn panicked(error: JoinError) -> HandlerError {
+    let text = match error.try_into_panic() {
+        Ok(panic) => format!("the handler panicked: {}", super::panic_text(&*panic)),
+        Err(_) => "the handler's task was aborted".to_owned(),
+    };
+    HandlerError::new(text).reason("panicked")
+}

@@ -1,0 +1,137 @@
+use std::{
+    cell::{Cell, RefCell},
+    future::pending,
+};
+
+use super::*;
+
+const LENGTH: Duration = Duration::from_secs(30);
+
+fn lease() -> (Lease, Instant) {
+    let clock = Clock::simulated(1, 0);
+    (Lease::new(clock.clone(), clock.now(), LENGTH), Instant::now())
+}
+
+/// Keeps a lease for `time` with a beat that answers what `answers` says for its number; gives back when beats came.
+async fn beats(lease: &Lease, time: Duration, answers: impl Fn(usize) -> Beat) -> Vec<u64> {
+    let start = Instant::now();
+    let times = RefCell::new(Vec::new());
+    let beat = |_| {
+        times.borrow_mut().push(start.elapsed().as_secs());
+        let answer = answers(times.borrow().len());
+        async move { answer }
+    };
+    keep(lease, None, beat, sleep(time)).await;
+    times.into_inner()
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_every_beat_is_scheduled_from_the_last_confirmed_one_less_a_margin() {
+    let (lease, _) = lease();
+    assert_eq!(beats(&lease, Duration::from_secs(60), |_| Beat::Renewed).await, [18, 36, 54]);
+    assert_eq!(lease.left(), Duration::from_secs(24));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_inside_the_margin_costs_no_beat() {
+    let (lease, _) = lease();
+    assert!(beats(&lease, Duration::from_secs(17), |_| Beat::Renewed).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_a_transient_failure_is_tried_again_inside_what_remains() {
+    let (lease, _) = lease();
+    let times = beats(&lease, Duration::from_secs(29), |n| if n < 4 { Beat::Transient } else { Beat::Renewed }).await;
+    assert_eq!(times.len(), 4, "{times:?}");
+    assert!(!lease.is_over());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_a_lost_lease_ends_at_once_and_is_never_beaten_again() {
+    let (lease, start) = lease();
+    let over = async {
+        lease.ends_within(Duration::ZERO).await;
+        start.elapsed()
+    };
+    let (times, over) = tokio::join!(beats(&lease, Duration::from_secs(100), |_| Beat::Lost), over);
+    assert_eq!((times, over.as_secs()), (vec![18], 18));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_a_call_that_succeeded_late_proves_nothing() {
+    let (lease, _) = lease();
+    let beat = |_| async {
+        sleep(Duration::from_secs(15)).await;
+        Beat::Renewed
+    };
+    keep(&lease, None, beat, sleep(Duration::from_secs(34))).await;
+    assert!(lease.is_over());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_a_renewed_lease_counts_from_before_the_call_was_sent() {
+    let (lease, _) = lease();
+    let beat = |_| async {
+        sleep(Duration::from_secs(5)).await;
+        Beat::Renewed
+    };
+    keep(&lease, None, beat, sleep(Duration::from_secs(25))).await;
+    assert_eq!(lease.left(), Duration::from_secs(18 + 30 - 25));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l6_a_beat_on_the_wire_is_awaited_when_the_work_ends() {
+    let (lease, start) = lease();
+    let answered = Cell::new(false);
+    let beat = |_| async {
+        sleep(Duration::from_secs(3)).await;
+        answered.set(true);
+        Beat::Renewed
+    };
+    keep(&lease, None, beat, sleep(Duration::from_secs(19))).await;
+    assert_eq!((answered.get(), start.elapsed().as_secs()), (true, 21));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l6_a_beat_that_hangs_is_awaited_to_the_end_of_the_lease_at_the_most() {
+    let (lease, start) = lease();
+    keep(&lease, None, |_| pending::<Beat>(), sleep(Duration::from_secs(19))).await;
+    assert_eq!(start.elapsed().as_secs(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l7_extensions_are_clamped_to_the_cap_and_then_beats_stop() {
+    let clock = Clock::simulated(1, 0);
+    let start = clock.now();
+    let lease = Lease::new(clock, start, LENGTH).capped(Deadline::after(start, Duration::from_secs(60)));
+    let reaches = RefCell::new(Vec::new());
+    let beat = |reach: Duration| {
+        reaches.borrow_mut().push(reach.as_secs());
+        async { Beat::Renewed }
+    };
+    keep(&lease, None, beat, sleep(Duration::from_secs(300))).await;
+    assert_eq!(reaches.into_inner(), [30, 24]);
+    assert!(lease.is_over());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_deliveries_of_one_queue_beat_on_a_shared_tick() {
+    let clock = Clock::simulated(1, 0);
+    let tick = Tick::for_leases_of(LENGTH);
+    let mut due = Vec::new();
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_millis(700)).await;
+        due.push(Lease::new(clock.clone(), clock.now(), LENGTH).due(Some(tick)));
+    }
+    assert_eq!(due[0], due[1]);
+    assert_eq!(due[1], due[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_a_wall_clock_that_jumped_ahead_ends_a_lease() {
+    let clock = Clock::simulated(1, 0);
+    let ahead = Clock::simulated(1, 40_000);
+    let deadline = Deadline::after(clock.now(), LENGTH);
+    assert_eq!(deadline.left(clock.now()), LENGTH);
+    assert_eq!(deadline.left(Moment { instant: Instant::now(), wall: ahead.wall() }), Duration::ZERO);
+}

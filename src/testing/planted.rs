@@ -1,0 +1,40 @@
+//! Faults planted on purpose, so that the proofs can be shown to fail.
+//!
+//! Without the feature `planted` every question here is answered *no* at compile time.
+
+/// A fault of the worker's own, to be found by a suite or by the simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Planted {
+    /// A beat on the wire is not awaited before a delay is sent (rule L6).
+    BeatNotAwaited,
+    /// The message is deleted before "done" is written (rule T1).
+    ConfirmAfterDelete,
+    /// What may still run is given back at once (rule D2).
+    ReleaseOfRunning,
+    /// A lease that has ended is taken over without waiting for the clock skew (rule G4).
+    TakeoverWithoutSkew,
+    /// A failure is recorded as DEAD and copied in one write, before the copy is sent (rule T3).
+    DeadWithoutCopyFlag,
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Planted>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a fault in everything that this thread runs from now on; `None` takes it out again.
+#[cfg(feature = "planted")]
+pub fn plant(fault: Option<Planted>) {
+    PLANTED.set(fault);
+}
+
+#[cfg(feature = "planted")]
+pub(crate) fn planted(fault: Planted) -> bool {
+    PLANTED.get() == Some(fault)
+}
+
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn planted(_: Planted) -> bool {
+    false
+}
