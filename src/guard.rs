@@ -1,19 +1,24 @@
 //! The guard port: the record that says who may run a key, and the conditional writes that change it.
 //!
 //! Adapters are [`memory`] and [`dynamodb`]. What a write requires, what it makes of a record, and how it is recognised
-//! when its own reply was lost is pure code in [`change`], shared by all of them; an adapter only carries it out.
+//! when its own reply was lost is pure code in [`claim`] and [`change`], shared by all of them; an adapter only carries it
+//! out.
 
 use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
-pub use change::{Change, Claim, Source, TakeOver, TakeOverKind};
-pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, Undoing};
+pub use change::Change;
+pub use claim::{Claim, Source, TakeOver, TakeOverKind};
+pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, UndoAnswer, Undoing};
 
 pub mod change;
+pub mod claim;
 pub mod dynamodb;
 pub mod memory;
 pub(crate) mod outage;
+#[cfg(test)]
+mod properties;
 pub(crate) mod record;
 
 /// One table of records.
@@ -23,7 +28,8 @@ pub(crate) mod record;
 /// - Each call is one atomic conditional write. On refusal the record that refused comes back from that same write,
 ///   never from a second read.
 /// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
-///   answered as success: [`Record::is_claimed_by`] and [`Change::is_made_in`] tell.
+///   answered as success: [`Claim::answer`] and [`Change::answer`] tell.
+/// - What [`TakeOver::check`] or [`Change::check`] refuses MUST NOT be sent.
 /// - A record of an unknown version or shape MUST be [`GuardError::Foreign`], never a verdict.
 /// - Dropping a call's future MUST NOT undo what was sent; the outcome is then unknown.
 #[async_trait]
@@ -86,20 +92,22 @@ pub struct TableKey {
     pub range: Option<String>,
 }
 
-/// Why a guard call gave no verdict. Each is the verdict *unknown*: nothing is run, deleted or dead-lettered for it.
+/// Why a guard call gave no verdict. Each is the verdict *unknown*: nothing is run, deleted or dead-lettered for it. Also
+/// where the last try wrote nothing, an earlier try of the same call may have; sending it again tells (rule G3).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
-    /// The table was told to slow down; nothing was written.
+    /// The caller was told to slow down.
     #[error("throttled")]
     Throttled(#[source] Option<Cause>),
-    /// Another transaction is on the record; nothing was written.
+    /// Another transaction, or another region, is at the record.
     #[error("the record is part of another transaction")]
     Conflict,
-    /// The store answered that it could not do it; nothing was written.
+    /// The store answered that it could not do it: it may have been written all the same, for what answers is not what
+    /// stores.
     #[error("the store could not do it")]
     Unavailable(#[source] Option<Cause>),
-    /// No answer came: it may have been written.
+    /// No answer came, or the store was not even reached: it may have been written.
     #[error("no answer came")]
     NoAnswer(#[source] Option<Cause>),
     /// The credentials do not allow the call, are missing, or have expired.

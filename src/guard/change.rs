@@ -1,192 +1,19 @@
-//! The conditional writes: for each, the condition, what it makes of the record, and how its own lost reply is told.
+//! The conditional writes of an owner: for each, the condition, what it makes of the record, and how its own lost reply
+//! is told.
 //!
-//! All values are absolute, never increments, so that a write that is applied twice makes the same record. Adapters
-//! must carry out [`Change::applies_to`] and [`Change::apply`] to the letter, in one atomic write.
+//! All values are absolute, never increments, so that a write that is applied twice makes the same record; and a write
+//! that was stuck on its way and arrives after later ones of the same owner changes nothing: a lease is not shortened, a
+//! step does not go back. Adapters must carry out [`Change::applies_to`] and [`Change::apply`] to the letter, in one
+//! atomic write.
 
 use crate::clock::{Millis, Seconds};
 
-use super::{Failure, Fence, Owner, Pk, Record, Status, Step, UNFINISHED_TTL, Undoing};
-
-/// Which message a record is claimed for, and by which worker.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Source {
-    /// The queue's name.
-    pub queue: String,
-    /// SQS's id of the message.
-    pub message_id: String,
-    /// When the message was sent.
-    pub sent_at: Option<Millis>,
-    /// A name for the worker, for a person.
-    pub worker: String,
-}
-
-/// A claim: everything that a new record says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// The key.
-    pub pk: Pk,
-    /// The token of this claim.
-    pub owner: Owner,
-    /// The claimer's wall clock, read before sending.
-    pub now: Millis,
-    /// How long the owner may run it.
-    pub lease_until: Millis,
-    /// What the payload is; `None` if it is not compared.
-    pub fingerprint: Option<String>,
-    /// Which message it is claimed for, and by whom.
-    pub source: Source,
-}
-
-impl Claim {
-    /// Whether the claim may replace `found` without looking at it: there is none, or an expired one (rule G1).
-    #[must_use]
-    pub fn applies_to(&self, found: Option<&Record>) -> bool {
-        found.is_none_or(|record| record.is_expired(self.now) && record.fence < self.record().fence)
-    }
-
-    /// The record that the claim makes.
-    #[must_use]
-    pub fn record(&self) -> Record {
-        Record {
-            pk: self.pk.clone(),
-            status: Status::Running,
-            owner: self.owner.clone(),
-            fence: Fence::after(None, self.now),
-            lease_until: self.lease_until,
-            not_before: None,
-            failures: 0,
-            takeovers: 0,
-            last_error: None,
-            failure_id: None,
-            dead_at: None,
-            copied: false,
-            undo: None,
-            fingerprint: self.fingerprint.clone(),
-            source: self.source.clone(),
-            created_at: self.now,
-            updated_at: self.now,
-            steps: std::collections::BTreeMap::new(),
-            expires_at: (self.now + UNFINISHED_TTL).seconds(),
-        }
-    }
-}
-
-/// A claim of a record that exists, if it is still the one that was seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakeOver {
-    /// Who claims it, and for which message.
-    pub claim: Claim,
-    /// What the record said when it was seen. The write requires its owner, fence, status and `lease_until`.
-    pub seen: Box<Record>,
-    /// What of the record lives on.
-    pub kind: TakeOverKind,
-}
-
-/// What of a record lives on when it is taken over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TakeOverKind {
-    /// Everything: the former owner had given it back.
-    Resume,
-    /// Everything, and the takeover is counted: the former owner's lease had ended.
-    AfterLapse,
-    /// As after a lapse, but nothing runs: the record becomes RELEASED until `not_before`, so that a message that kills
-    /// its worker and the others that worker held part ways (rule G6).
-    Park {
-        /// When it may be claimed.
-        not_before: Millis,
-    },
-    /// Finished steps only; counts begin at zero and the fingerprint is replaced (rule G11).
-    Anew,
-    /// Nothing: it was DONE or DEAD, and expired.
-    Fresh,
-}
-
-impl TakeOver {
-    /// Whether `found` is still the record that was seen.
-    #[must_use]
-    pub fn applies_to(&self, found: &Record) -> bool {
-        let seen = &self.seen;
-        (&found.owner, found.fence, found.status, found.lease_until)
-            == (&seen.owner, seen.fence, seen.status, seen.lease_until)
-    }
-
-    /// The fence that the takeover gives the record.
-    #[must_use]
-    pub fn fence(&self) -> Fence {
-        Fence::after(Some(self.seen.fence), self.claim.now)
-    }
-
-    /// The status that the takeover gives the record: one that is being undone goes on being undone.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        match (self.kind, self.seen.status) {
-            (TakeOverKind::Resume | TakeOverKind::AfterLapse | TakeOverKind::Park { .. }, Status::Failed) => {
-                Status::Failed
-            }
-            (TakeOverKind::Park { .. }, _) => Status::Released,
-            _ => Status::Running,
-        }
-    }
-
-    /// Until when the new owner may run it; a parked record is nobody's, and its lease has ended.
-    #[must_use]
-    pub fn lease_until(&self) -> Millis {
-        match self.kind {
-            TakeOverKind::Park { .. } => self.claim.now,
-            _ => self.claim.lease_until,
-        }
-    }
-
-    /// Takeovers of the run, and of `undo`, as the record then counts them.
-    #[must_use]
-    pub fn takeovers(&self) -> (u32, Option<Undoing>) {
-        let counted = matches!(self.kind, TakeOverKind::AfterLapse | TakeOverKind::Park { .. });
-        match (counted, self.seen.status) {
-            (true, Status::Failed) => {
-                let mut undo = self.seen.undo.clone().unwrap_or_default();
-                undo.takeovers += 1;
-                (self.seen.takeovers, Some(undo))
-            }
-            (true, _) => (self.seen.takeovers + 1, self.seen.undo.clone()),
-            (false, _) => (self.seen.takeovers, self.seen.undo.clone()),
-        }
-    }
-
-    /// Makes the change.
-    pub fn apply(&self, record: &mut Record) {
-        let fresh = self.claim.record();
-        let (takeovers, undo) = self.takeovers();
-        let kept = std::mem::replace(record, fresh);
-        record.status = self.status();
-        record.fence = self.fence();
-        record.lease_until = self.lease_until();
-        if let TakeOverKind::Park { not_before } = self.kind {
-            record.not_before = Some(not_before);
-        }
-        match self.kind {
-            TakeOverKind::Fresh => {}
-            TakeOverKind::Anew => {
-                record.created_at = kept.created_at;
-                record.steps = kept.steps;
-            }
-            TakeOverKind::Resume | TakeOverKind::AfterLapse | TakeOverKind::Park { .. } => {
-                record.created_at = kept.created_at;
-                record.steps = kept.steps;
-                record.failures = kept.failures;
-                record.takeovers = takeovers;
-                record.last_error = kept.last_error;
-                record.failure_id = kept.failure_id;
-                record.undo = undo;
-                record.fingerprint = kept.fingerprint;
-            }
-        }
-    }
-}
+use super::{Failure, GuardError, Owner, Record, Status, Step, UNFINISHED_TTL, Undoing, Written};
 
 /// A change of a record by its owner; [`Change::Copied`] alone is anybody's who dead-letters that failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// The owner goes on: RUNNING or FAILED.
+    /// The owner goes on: RUNNING or FAILED. Never shortens the lease.
     Renew {
         /// Who.
         owner: Owner,
@@ -195,7 +22,7 @@ pub enum Change {
         /// The new end of the lease.
         lease_until: Millis,
     },
-    /// A step is recorded: RUNNING or FAILED.
+    /// A step is recorded: RUNNING or FAILED, where it [follows](Step::follows) what is recorded of that step.
     Step {
         /// Who.
         owner: Owner,
@@ -215,7 +42,7 @@ pub enum Change {
         /// How long "done" is remembered.
         expires_at: Seconds,
     },
-    /// RUNNING becomes RELEASED; FAILED stays FAILED.
+    /// RUNNING becomes RELEASED. With `undo`, it is FAILED that is given back, and stays FAILED.
     Release {
         /// Who.
         owner: Owner,
@@ -225,8 +52,10 @@ pub enum Change {
         not_before: Option<Millis>,
         /// Failed attempts, this one included if it counts.
         failures: u32,
-        /// Why it failed, if it did.
+        /// Why it failed, if it did; `None` leaves the latest reason.
         error: Option<Failure>,
+        /// While it is being undone: how far that came.
+        undo: Option<Undoing>,
     },
     /// RUNNING becomes FAILED: it has failed for good and will be undone.
     Fail {
@@ -253,6 +82,8 @@ pub enum Change {
         error: Failure,
         /// Names the failure.
         failure_id: String,
+        /// If it was to be undone: how far that came; `None` leaves what is recorded.
+        undo: Option<Undoing>,
         /// How long "dead" is remembered.
         expires_at: Seconds,
     },
@@ -266,6 +97,28 @@ pub enum Change {
 }
 
 impl Change {
+    /// A short name, for counts and logs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Renew { .. } => "renew",
+            Self::Step { .. } => "step",
+            Self::Confirm { .. } => "confirm",
+            Self::Release { .. } => "release",
+            Self::Fail { .. } => "fail",
+            Self::Bury { .. } => "bury",
+            Self::Copied { .. } => "copied",
+        }
+    }
+
+    /// Refuses a change that no store could write.
+    pub fn check(&self) -> Result<(), GuardError> {
+        match self {
+            Self::Step { name, .. } if name.is_empty() => Err(GuardError::Refused("a step without a name".into())),
+            _ => Ok(()),
+        }
+    }
+
     /// The owner that the change requires.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
@@ -284,10 +137,9 @@ impl Change {
     #[must_use]
     pub fn from(&self) -> &'static [Status] {
         match self {
-            Self::Renew { .. } | Self::Step { .. } | Self::Release { .. } | Self::Bury { .. } => {
-                &[Status::Running, Status::Failed]
-            }
-            Self::Confirm { .. } | Self::Fail { .. } => &[Status::Running],
+            Self::Renew { .. } | Self::Step { .. } | Self::Bury { .. } => &[Status::Running, Status::Failed],
+            Self::Confirm { .. } | Self::Fail { .. } | Self::Release { undo: None, .. } => &[Status::Running],
+            Self::Release { undo: Some(_), .. } => &[Status::Failed],
             Self::Copied { .. } => &[Status::Dead],
         }
     }
@@ -295,25 +147,42 @@ impl Change {
     /// Whether the change's condition holds.
     #[must_use]
     pub fn applies_to(&self, found: &Record) -> bool {
-        let same_failure = match self {
+        let fits = match self {
+            Self::Renew { lease_until, .. } => found.lease_until <= *lease_until,
+            Self::Step { name, step, .. } => found.steps.get(name).is_none_or(|recorded| step.follows(recorded)),
             Self::Copied { failure_id, .. } => found.failure_id.as_ref() == Some(failure_id),
             _ => true,
         };
-        self.owner().is_none_or(|owner| found.owner == *owner) && self.from().contains(&found.status) && same_failure
+        self.owner().is_none_or(|owner| found.owner == *owner) && self.from().contains(&found.status) && fits
+    }
+
+    /// What a refusal by `found` means: a record that shows this very change is a change whose reply was lost (rule G3).
+    #[must_use]
+    pub fn answer(&self, found: Option<Record>) -> Written {
+        match found {
+            Some(record) if self.is_made_in(&record) => Written::Applied,
+            other => Written::Refused(other.map(Box::new)),
+        }
     }
 
     /// Whether a record whose condition no longer holds shows that this very change was made (rule G3).
+    ///
+    /// A record that is DONE under our owner shows a confirm and nothing else; whoever wanted another write reads it in
+    /// the refusal.
     #[must_use]
     pub fn is_made_in(&self, found: &Record) -> bool {
         if self.owner().is_some_and(|owner| found.owner != *owner) {
             return false;
         }
         match self {
-            Self::Renew { lease_until, .. } => self.applies_to(found) && found.lease_until >= *lease_until,
+            Self::Renew { lease_until, .. } => self.from().contains(&found.status) && found.lease_until >= *lease_until,
             Self::Step { name, step, .. } => found.steps.get(name) == Some(step),
             Self::Confirm { .. } => found.status == Status::Done,
-            Self::Release { failures, not_before, .. } => {
-                found.status == Status::Released && found.failures == *failures && found.not_before == *not_before
+            Self::Release { now, failures, not_before, undo, .. } => {
+                let status = if undo.is_some() { Status::Failed } else { Status::Released };
+                found.status == status
+                    && (found.lease_until, found.failures, found.not_before) == (*now, *failures, *not_before)
+                    && (undo.is_none() || found.undo == *undo)
             }
             Self::Fail { failure_id, .. } => {
                 matches!(found.status, Status::Failed | Status::Dead) && found.failure_id.as_ref() == Some(failure_id)
@@ -333,8 +202,10 @@ impl Change {
                 record.steps.insert(name.clone(), step.clone());
             }
             Self::Confirm { .. } => record.status = Status::Done,
-            Self::Release { now, not_before, failures, error, .. } => {
-                if record.status == Status::Running {
+            Self::Release { now, not_before, failures, error, undo, .. } => {
+                if undo.is_some() {
+                    record.undo.clone_from(undo);
+                } else {
                     record.status = Status::Released;
                 }
                 record.lease_until = *now;
@@ -350,8 +221,11 @@ impl Change {
                 record.last_error = Some(error.clone());
                 record.failure_id = Some(failure_id.clone());
             }
-            Self::Bury { now, failures, error, failure_id, .. } => {
+            Self::Bury { now, failures, error, failure_id, undo, .. } => {
                 record.status = Status::Dead;
+                if undo.is_some() {
+                    record.undo.clone_from(undo);
+                }
                 record.failures = *failures;
                 record.last_error = Some(error.clone());
                 record.failure_id = Some(failure_id.clone());

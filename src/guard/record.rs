@@ -80,20 +80,27 @@ pub struct Failure {
     pub text: String,
 }
 
-/// How much of an error's text is kept: enough to recognise it, little enough for a record under 1 KB.
-const LONGEST_TEXT: usize = 500;
+/// How many bytes of a failure's code are kept; one that is longer is no code.
+const LONGEST_CODE: usize = 64;
+
+/// How many bytes of an error's text are kept: enough to recognise it, little enough for a record under 1 KB, which is
+/// what DynamoDB bills as one write.
+const LONGEST_TEXT: usize = 256;
 
 impl Failure {
-    /// With the text shortened to what a record keeps.
+    /// With code and text shortened to what a record keeps.
     #[must_use]
     pub fn new(code: impl Into<String>, text: impl fmt::Display) -> Self {
-        let mut text = text.to_string();
-        if text.len() > LONGEST_TEXT {
-            text.truncate(text.floor_char_boundary(LONGEST_TEXT));
-            text.push('…');
-        }
-        Self { code: code.into(), text }
+        Self { code: shortened(code.into(), LONGEST_CODE), text: shortened(text.to_string(), LONGEST_TEXT) }
     }
+}
+
+fn shortened(mut text: String, longest: usize) -> String {
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest));
+        text.push('…');
+    }
+    text
 }
 
 /// What is recorded of one step.
@@ -109,8 +116,8 @@ pub struct Step {
     pub at: Millis,
 }
 
-/// How far a step came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How far a step came. Within a generation it only goes forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StepState {
     /// It was begun; whether it took effect is not known.
     Started,
@@ -134,7 +141,36 @@ impl StepState {
     /// From what is stored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Started, Self::Done, Self::Undone].into_iter().find(|s| s.as_str() == text)
+        Self::ALL.into_iter().find(|s| s.as_str() == text)
+    }
+
+    /// In the order in which a step goes through them.
+    pub(crate) const ALL: [Self; 3] = [Self::Started, Self::Done, Self::Undone];
+}
+
+/// What `undo` answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UndoAnswer {
+    /// What was done stays done, also for a redrive.
+    Kept,
+    /// What was done is undone: a redrive does it again.
+    Undone,
+}
+
+impl UndoAnswer {
+    /// As it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Undone => "undone",
+        }
+    }
+
+    /// From what is stored.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Kept, Self::Undone].into_iter().find(|s| s.as_str() == text)
     }
 }
 
@@ -146,7 +182,7 @@ pub struct Undoing {
     /// Takeovers while it was being undone.
     pub takeovers: u32,
     /// What `undo` answered; `None` while it has not.
-    pub answer: Option<String>,
+    pub answer: Option<UndoAnswer>,
 }
 
 /// The version of the record that this code writes and reads.
@@ -202,7 +238,8 @@ impl Record {
         matches!(self.status, Status::Done | Status::Dead) && self.expires_at.is_past(now)
     }
 
-    /// Whether this is what a claim by `owner` would have made: then a refusal is only a lost reply (rule G3).
+    /// Whether a claim by `owner` made this, so that its refusal is only a lost reply (rule G3): the token of a claim is
+    /// in no other.
     #[must_use]
     pub fn is_claimed_by(&self, owner: &Owner) -> bool {
         self.owner == *owner
@@ -226,6 +263,13 @@ impl Record {
 }
 
 impl Step {
+    /// Whether this may be recorded where `earlier` is: of a later generation, or as far or further in the same one. A
+    /// write that was stuck on its way must not turn a step that is done into one that was only started.
+    #[must_use]
+    pub fn follows(&self, earlier: &Self) -> bool {
+        (self.generation, self.state) >= (earlier.generation, earlier.state)
+    }
+
     /// About how many bytes the step takes in DynamoDB, its name apart; errs on the large side.
     #[must_use]
     pub fn size(&self) -> usize {
