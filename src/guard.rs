@@ -12,9 +12,11 @@ pub use change::Change;
 pub use claim::{Claim, Source, TakeOver, TakeOverKind};
 pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, UndoAnswer, Undoing};
 
+pub(crate) mod admin;
 pub mod change;
 pub mod claim;
 pub mod dynamodb;
+pub(crate) mod execution;
 pub mod memory;
 pub(crate) mod outage;
 #[cfg(test)]

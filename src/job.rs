@@ -41,6 +41,8 @@ use decide::{Ended, Found, Limits, Next, View};
 pub(crate) mod decide;
 mod run;
 
+pub(crate) use run::Slot;
+
 /// What all jobs of one queue share.
 pub(crate) struct Jobs {
     /// The queue's name in the configuration.
@@ -79,7 +81,7 @@ struct Identity {
 ///
 /// # Cancel safety
 /// Dropped, it is a crash: the claim lapses, and what was not recorded may run again.
-pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery) -> Settlement {
+pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settlement {
     let message = &delivery.message;
     let work = match decode(jobs, message) {
         Ok(work) => work,
@@ -90,16 +92,16 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery) -> Settlement {
         Err(failure) => return jobs.unrecorded(message, failure),
     };
     let (Some(guard), Some(pk)) = (&jobs.guard, &identity.pk) else {
-        return unguarded(jobs, delivery, work, identity.pk.as_ref()).await;
+        return unguarded(jobs, delivery, slot, work, identity.pk.as_ref()).await;
     };
     match claim(jobs, guard, pk, &identity, delivery).await {
         Ok(claim) => {
             let claim = Arc::new(claim);
             let renew = |length| claim.renew(length);
-            keep(&claim.lease, None, renew, guarded(jobs, delivery, work, &claim)).await
+            keep(&claim.lease, None, renew, guarded(jobs, delivery, slot, work, &claim)).await
         }
         Err(Settlement::Outage) if jobs.config.guard_outage == OutagePolicy::Open => {
-            let settlement = unguarded(jobs, delivery, work, Some(pk)).await;
+            let settlement = unguarded(jobs, delivery, slot, work, Some(pk)).await;
             record_afterwards(jobs, guard, pk, &identity, message, &settlement).await;
             settlement
         }
@@ -216,7 +218,13 @@ fn no_verdict(jobs: &Jobs, delivery: &Delivery, pk: &Pk, error: &GuardError) -> 
 }
 
 /// Runs under a claim, and writes down what came of it. The claim is kept meanwhile.
-async fn guarded(jobs: &Jobs, delivery: &Delivery, work: Arc<dyn Work>, claim: &Arc<ExecutionLease>) -> Settlement {
+async fn guarded(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    slot: &Slot,
+    work: Arc<dyn Work>,
+    claim: &Arc<ExecutionLease>,
+) -> Settlement {
     if claim.claimed.status == Status::Failed {
         // Undoing is for a version that knows how; what is known here is that it has failed for good.
         let error = claim.claimed.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
@@ -226,7 +234,7 @@ async fn guarded(jobs: &Jobs, delivery: &Delivery, work: Arc<dyn Work>, claim: &
     let cx = jobs.context(delivery, Some(&claim.pk), claim.fence.0, attempt, {
         Steps::recorded(Arc::clone(claim), jobs.clock.clone())
     });
-    let bounds = run::Bounds { lease: &claim.lease, grace: jobs.cancel_grace, halt: &jobs.halt };
+    let bounds = run::Bounds { lease: &claim.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
     let (ended, task) = run::run(work, cx, jobs.handler.is_blocking(), bounds).await;
     if let Some(task) = task {
         jobs.stuck.watch(claim.pk.clone(), task);
@@ -332,7 +340,13 @@ fn unwritten(claim: &ExecutionLease, error: &GuardError) -> Settlement {
 
 /// Runs without a claim: the queue has no guard, or its store is away and the policy is `open`. The delivery's lease
 /// decides (rule L2), and deliveries count as attempts.
-async fn unguarded(jobs: &Jobs, delivery: &Delivery, work: Arc<dyn Work>, pk: Option<&Pk>) -> Settlement {
+async fn unguarded(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    slot: &Slot,
+    work: Arc<dyn Work>,
+    pk: Option<&Pk>,
+) -> Settlement {
     let attempt = delivery.message.receive_count;
     let steps = match (&jobs.guard, pk) {
         (Some(_), Some(pk)) => {
@@ -342,7 +356,7 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, work: Arc<dyn Work>, pk: Op
         _ => Steps::Refused,
     };
     let cx = jobs.context(delivery, pk, 0, attempt, steps);
-    let bounds = run::Bounds { lease: &delivery.lease, grace: jobs.cancel_grace, halt: &jobs.halt };
+    let bounds = run::Bounds { lease: &delivery.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
     let (ended, task) = run::run(work, cx, jobs.handler.is_blocking(), bounds).await;
     let name = pk.map_or_else(|| format!("message {}", delivery.message.id), |pk| pk.0.clone());
     if let Some(task) = task {
@@ -385,7 +399,7 @@ async fn record_afterwards(
     let outcome = match guard.claim(&claim).await {
         Ok(Claimed::Mine(record)) => {
             let claim = ExecutionLease::new(Arc::clone(guard), jobs.clock.clone(), *record, sent, jobs.visibility);
-            claim.write_once(&claim.confirmation(jobs.config.done_ttl)).await.map(|_| ())
+            claim.write(&claim.confirmation(jobs.config.done_ttl)).await.map(|_| ())
         }
         Ok(Claimed::Refused(_)) => Ok(()),
         Err(error) => Err(error),
@@ -519,7 +533,7 @@ impl Jobs {
     }
 
     fn note(&self, message: &Message, failure: Failure, failure_id: String) -> Note {
-        Note::new(failure.code, failure.text, failure_id, &self.name, message, self.clock.wall())
+        Note::new(failure, failure_id, &self.name, message, self.clock.wall())
     }
 
     /// Work without a record has failed for good: malformed, without a key, another payload, or without a guard.

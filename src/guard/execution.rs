@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     clock::{Clock, Millis, Moment},
     lease::{Beat, Lease},
+    queue::LONGEST_VISIBILITY,
 };
 
 use super::{Change, Failure, Fence, Guard, GuardError, LARGEST_RECORD, Owner, Pk, Record, Status, Step, Written};
@@ -168,7 +169,7 @@ impl ExecutionLease {
     /// Gives the claim back. `failure` counts as a failed attempt.
     pub(crate) fn release(&self, not_before: Option<Millis>, failure: Option<Failure>) -> Change {
         let failures = self.claimed.failures + u32::from(failure.is_some());
-        Change::Release { owner: self.owner.clone(), now: self.clock.wall(), not_before, failures, error: failure }
+        Change::Release { owner: self.owner.clone(), now: self.clock.wall(), not_before, failures, error: failure, undo: None }
     }
 
     pub(crate) fn burial(&self, error: Failure, failures: u32, failure_id: String, ttl: Duration) -> Change {
@@ -179,12 +180,13 @@ impl ExecutionLease {
             failures,
             error,
             failure_id,
+            undo: None,
             expires_at: (now + ttl).seconds(),
         }
     }
 
-    /// Writes once.
-    async fn write(&self, change: &Change) -> Result<Owned, GuardError> {
+    /// Writes once, without insisting.
+    pub(crate) async fn write(&self, change: &Change) -> Result<Owned, GuardError> {
         Ok(match self.guard.write(&self.pk, change).await? {
             Written::Applied => Owned::Applied,
             Written::Refused(Some(record)) if record.owner == self.owner && record.status == Status::Done => {
@@ -194,16 +196,17 @@ impl ExecutionLease {
         })
     }
 
-    /// Writes what has happened and must not be lost, again and again until the store answers. Only an error that no
-    /// repetition mends comes back. Harmless however late it is, by the write's condition (rule L1).
+    /// Writes what has happened and must not be lost, again and again until the store answers or nobody can wait any
+    /// longer. Harmless however late it is, by the write's condition (rule L1).
     ///
     /// # Cancel safety
     /// Dropped, the write may or may not have been applied.
     pub(crate) async fn insist(&self, change: &Change) -> Result<Owned, GuardError> {
         let mut pauses = Pauses::default();
+        let begun = Instant::now();
         loop {
             match self.write(change).await {
-                Err(error) if error.is_transient() => {
+                Err(error) if error.is_transient() && begun.elapsed() < LONGEST_VISIBILITY => {
                     tracing::warn!(pk = %self.pk, %error, "not written yet");
                     sleep(pauses.next(&self.clock)).await;
                 }

@@ -91,6 +91,19 @@ impl HandlerError {
         self.verdict == Verdict::Permanent
     }
 
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(self.verdict, Verdict::Unavailable(_))
+    }
+
+    /// The delay that it asks for itself.
+    pub(crate) fn retry_delay(&self) -> Option<Duration> {
+        match self.verdict {
+            Verdict::Retry(delay) | Verdict::Unavailable(delay) => delay,
+            Verdict::NotYet(delay) => Some(delay),
+            Verdict::Permanent | Verdict::Interrupted => None,
+        }
+    }
+
     /// The code given with [`reason`](Self::reason).
     #[must_use]
     pub fn code(&self) -> &str {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Handle,
+    sync::OwnedSemaphorePermit,
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
@@ -25,7 +26,12 @@ pub(super) struct Bounds<'a> {
     pub(super) grace: Duration,
     /// The worker stops and no longer waits.
     pub(super) halt: &'a CancellationToken,
+    /// The place that the run takes.
+    pub(super) slot: &'a Slot,
 }
+
+/// One place for a running handler. The run holds it too, so that it is free when the run is really over.
+pub(crate) type Slot = Arc<OwnedSemaphorePermit>;
 
 /// How long an aborted task may take to be gone. One that does not yield takes longer, and counts as still running.
 const ABORT: Duration = Duration::from_millis(500);
@@ -41,12 +47,19 @@ pub(super) async fn run(
     bounds: Bounds<'_>,
 ) -> (Ended, Option<JoinSet<HandlerResult>>) {
     let mut task = JoinSet::new();
+    let slot = Arc::clone(bounds.slot);
     let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());
     if blocking {
         let runtime = Handle::current();
-        task.spawn_blocking(move || runtime.block_on(async { work.handle(&cx).await }));
+        task.spawn_blocking(move || {
+            let _slot = slot;
+            runtime.block_on(work.handle(&cx))
+        });
     } else {
-        task.spawn(async move { work.handle(&cx).await });
+        task.spawn(async move {
+            let _slot = slot;
+            work.handle(&cx).await
+        });
     }
     let cause = loop {
         let budget = *deadline.borrow();

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::{
     clock::{Clock, Millis},
-    guard::{Change, Guard, Pk, Written},
+    guard::{Change, Failure, Guard, Pk, Written},
     lease::Lease,
     message::{Attribute, AttributeValue, Message},
     queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueError},
@@ -56,6 +56,22 @@ pub struct Note {
     /// Message attributes that this one displaced, since SQS takes ten at the most.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub displaced: BTreeMap<String, Displaced>,
+}
+
+impl Note {
+    /// Of work without a record; what a record knows is added to it.
+    pub(crate) fn new(failure: Failure, failure_id: String, queue: &str, message: &Message, dead_at: Millis) -> Self {
+        Self {
+            code: failure.code,
+            message: failure.text,
+            failure_id,
+            receive_count: message.receive_count,
+            queue: queue.to_owned(),
+            message_id: message.id.clone(),
+            dead_at,
+            ..Self::default()
+        }
+    }
 }
 
 /// An attribute that travels inside the note.

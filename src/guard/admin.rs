@@ -1,0 +1,38 @@
+//! What must be so of a table that is to be a guard.
+
+use crate::config::Problem;
+
+use super::TableFacts;
+
+/// The hash key's name.
+pub(crate) const KEY: &str = "pk";
+
+/// The attribute that TTL reads.
+pub(crate) const TTL: &str = "expires_at";
+
+/// What is wrong with a table.
+pub(crate) fn problems(table: &str, facts: &TableFacts) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let key = &facts.key;
+    if key.hash != KEY || !key.is_string || key.range.is_some() {
+        let range = key.range.as_ref().map(|range| format!(" and a sort key {range:?}")).unwrap_or_default();
+        let kind = if key.is_string { "a string" } else { "not a string" };
+        problems.push(Problem::new(
+            format!("the table {table:?} has the key {:?} ({kind}){range}; it must be {KEY:?}, a string, alone", key.hash),
+            "create a table from infra/queue.yaml and name it: LEASEHOLD_TABLE=..",
+        ));
+    }
+    match &facts.ttl {
+        Ok(Some(attribute)) if attribute != TTL => problems.push(Problem::new(
+            format!("TTL of the table {table:?} reads {attribute:?}; it must read {TTL:?}, or records are never swept"),
+            format!(
+                "aws dynamodb update-time-to-live --table-name {table} --time-to-live-specification \
+                 Enabled=true,AttributeName={TTL}"
+            ),
+        )),
+        Ok(Some(_)) => {}
+        Ok(None) => tracing::warn!("TTL of the table {table:?} is off: records are never swept, and the table grows"),
+        Err(why) => tracing::warn!("could not look at TTL of the table {table:?}: {why}"),
+    }
+    problems
+}

@@ -1,0 +1,328 @@
+//! The worker: built, checked, run, drained, and what it reports at the end.
+//!
+//! [`Worker::run`] is the one way in. It owns every task that is started here or below, and no call to AWS is made after
+//! it returns. What happens to one message is in [`job`](crate::job) and [`settle`](crate::settle); here is who is at
+//! work, and until when.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Clock,
+    config::{Config, Problem, Warning},
+    guard::Guard,
+    handler::{ErasedHandler, Handler},
+    queue::Broker,
+    shutdown::Shutdown,
+};
+
+use lanes::Hall;
+use poll::Pulse;
+
+mod check;
+pub(crate) mod lanes;
+mod poll;
+
+/// A worker being built. Nothing is checked and nothing is called before [`run`](Self::run), which tells every problem at
+/// once.
+pub struct Worker {
+    config: Result<Config, Vec<Problem>>,
+    warnings: Vec<Warning>,
+    handlers: BTreeMap<String, Arc<dyn ErasedHandler>>,
+    problems: Vec<Problem>,
+    adapters: Option<(Arc<dyn Broker>, Arc<dyn Guard>)>,
+    aws: Option<aws_config::SdkConfig>,
+    clock: Option<Clock>,
+}
+
+impl Worker {
+    /// A worker that is configured by the environment: `LEASEHOLD_*`, and for AWS the SDK's own variables.
+    #[must_use]
+    pub fn from_env() -> Self {
+        Self::configured(Config::from_env())
+    }
+
+    /// As [`from_env`](Self::from_env), with variables of your own.
+    #[must_use]
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self::configured(Config::from_vars(vars))
+    }
+
+    /// A worker that is configured in code.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self::configured(Ok((config, Vec::new())))
+    }
+
+    fn configured(config: Result<(Config, Vec<Warning>), Vec<Problem>>) -> Self {
+        let (config, warnings) = match config {
+            Ok((config, warnings)) => (Ok(config), warnings),
+            Err(problems) => (Err(problems), Vec::new()),
+        };
+        Self {
+            config,
+            warnings,
+            handlers: BTreeMap::new(),
+            problems: Vec::new(),
+            adapters: None,
+            aws: None,
+            clock: None,
+        }
+    }
+
+    /// Gives a configured queue its handler.
+    #[must_use]
+    pub fn queue(mut self, name: impl Into<String>, handler: impl Handler) -> Self {
+        let name = name.into();
+        if self.handlers.insert(name.clone(), Arc::new(handler)).is_some() {
+            let what = format!("the queue {name:?} was given two handlers");
+            self.problems.push(Problem::new(what, format!("call .queue({name:?}, ..) once")));
+        }
+        self
+    }
+
+    /// Uses this SDK configuration instead of the one from the environment: credentials, region, endpoint.
+    #[must_use]
+    pub fn aws(mut self, config: &aws_config::SdkConfig) -> Self {
+        self.aws = Some(config.clone());
+        self
+    }
+
+    /// Uses other queues and another guard than AWS's: those of the [test kit](crate::testing), or your own.
+    #[must_use]
+    pub fn adapters(mut self, broker: Arc<dyn Broker>, guard: Arc<dyn Guard>) -> Self {
+        self.adapters = Some((broker, guard));
+        self
+    }
+
+    /// Uses another clock than the machine's. For tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Works until told to stop, then drains, and is gone before `DRAIN_TIMEOUT`.
+    ///
+    /// # Errors
+    /// The configuration is wrong, or AWS could not be reached within `START_TIMEOUT`. While running, no trouble with AWS
+    /// ends the worker.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped, it leaves messages hidden until their timeout, and claims until their lease ends.
+    pub async fn run(self, shutdown: impl Into<Shutdown>) -> Result<StopReport, WorkerError> {
+        let shutdown = shutdown.into();
+        let work = async {
+            let checked = tokio::select! {
+                // Nothing is in hand yet, so a stop during the checks may drop them.
+                biased;
+                () = shutdown.draining().cancelled() => return Ok(StopReport::default()),
+                checked = check::check(self) => checked?,
+            };
+            Ok(run(checked, &shutdown).await)
+        };
+        tokio::select! {
+            // The signals are only listened to; the work is the arm that ends.
+            biased;
+            () = shutdown.listen() => Ok(StopReport::default()),
+            report = work => report,
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("queues", &self.handlers.keys()).finish_non_exhaustive()
+    }
+}
+
+/// Why a worker did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// Everything that is wrong with the environment, the handlers, the queues and the table. Exit code 78.
+    #[error("{}", told(.0))]
+    Configuration(Vec<Problem>),
+    /// AWS could not be reached. Exit code 69.
+    #[error("not started: {0}")]
+    Unavailable(String),
+}
+
+fn told(problems: &[Problem]) -> String {
+    let mut text = match problems.len() {
+        1 => "there is a problem with the configuration:".to_owned(),
+        n => format!("there are {n} problems with the configuration:"),
+    };
+    for problem in problems {
+        text.push_str(&format!("\n- {problem}"));
+    }
+    text
+}
+
+/// What a worker did, counted in deliveries.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct StopReport {
+    /// Took effect and were deleted.
+    pub done: u64,
+    /// Were deleted without a run: their work was done, or dead-lettered, before.
+    pub suppressed: u64,
+    /// Failed for good and were dead-lettered.
+    pub dead: u64,
+    /// Failed for good and were deleted, because the configuration says so.
+    pub dropped: u64,
+    /// Failed and come again.
+    pub failed: u64,
+    /// Come again without having failed: not yet, held by another, interrupted.
+    pub released: u64,
+    /// Were left to their visibility timeout.
+    pub left: u64,
+    /// Handlers that ignored their cancellation and still ran at the end.
+    pub stuck: u64,
+}
+
+/// The report while it grows.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<StopReport>);
+
+impl Tally {
+    /// Held for one line.
+    pub(crate) fn count(&self, count: impl FnOnce(&mut StopReport)) {
+        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn report(&self) -> StopReport {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A worker whose checks have passed.
+struct Checked {
+    halls: Vec<Arc<Hall>>,
+    tally: Arc<Tally>,
+    drain: CancellationToken,
+    halt: CancellationToken,
+    guard: Option<Arc<dyn Guard>>,
+    drain_timeout: Duration,
+    cancel_grace: Duration,
+}
+
+/// Kept of `DRAIN_TIMEOUT` for what follows when handlers have ended: the last writes, deletes and delays.
+pub(crate) const RESERVE: Duration = Duration::from_secs(2);
+
+async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
+    let mut tending = JoinSet::new();
+    let pulse = Arc::new(Pulse::new());
+    tending.spawn({
+        let pulse = Arc::clone(&pulse);
+        async move { pulse.beat().await }
+    });
+    tend_circuits(&checked, &mut tending);
+    let mut queues = JoinSet::new();
+    for hall in &checked.halls {
+        tracing::info!(queue = hall.jobs.name, visibility = ?hall.jobs.visibility, "receiving");
+        queues.spawn(work_a_queue(Arc::clone(hall), Arc::clone(&pulse)));
+    }
+    shutdown.draining().cancelled().await;
+    drain(&checked, shutdown, &mut queues).await;
+    tending.shutdown().await;
+    let stuck: usize = checked.halls.iter().map(|hall| hall.jobs.stuck.count()).sum();
+    checked.tally.count(|report| report.stuck = stuck.try_into().unwrap_or(u64::MAX));
+    let report = checked.tally.report();
+    tracing::info!(?report, "stopped");
+    report
+}
+
+/// Rules D1 to D3: no new receive; handlers run on for a while, are cancelled, and have a last while to write down what
+/// came of them; then the process can go.
+async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>) {
+    let gone_by = Instant::now() + checked.drain_timeout;
+    let halt_at = gone_by - (checked.cancel_grace + RESERVE).min(checked.drain_timeout);
+    tracing::info!("draining: no new messages; handlers may run on for {:?}", halt_at - Instant::now());
+    checked.drain.cancel();
+    tokio::select! {
+        // Each arm only waits.
+        biased;
+        () = ended(queues) => return,
+        () = shutdown.stopping_now().cancelled() => tracing::warn!("told to stop now: handlers are cancelled"),
+        () = sleep_until(halt_at) => tracing::warn!("the drain's time is used up: handlers are cancelled"),
+    }
+    checked.halt.cancel();
+    let last = (Instant::now() + checked.cancel_grace + RESERVE).min(gone_by);
+    if timeout_at(last, ended(queues)).await.is_err() {
+        tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
+        queues.shutdown().await;
+    }
+}
+
+async fn ended(queues: &mut JoinSet<()>) {
+    while queues.join_next().await.is_some() {}
+}
+
+/// The probes that end a pause: the guard's is a real write; a handler's or a queue's only says that a try is worth it.
+fn tend_circuits(checked: &Checked, tending: &mut JoinSet<()>) {
+    if let (Some(guard), Some(hall)) = (&checked.guard, checked.halls.first()) {
+        let (guard, store) = (Arc::clone(guard), Arc::clone(&hall.jobs.store));
+        tending.spawn(async move {
+            store.tend(true, || async { guard.probe().await.map_err(|error| error.to_string()) }).await;
+        });
+    }
+    for hall in &checked.halls {
+        let (handler, there) = (Arc::clone(&hall.jobs.handler), Arc::clone(&hall.jobs.there));
+        tending.spawn(async move {
+            there.tend(false, || async { handler.probe().map_err(|error| error.to_string()) }).await;
+        });
+        let intake = Arc::clone(&hall.intake);
+        tending.spawn(async move { intake.tend(false, || async { Ok(()) }).await });
+    }
+}
+
+/// Polls a queue and works off what comes, until the worker drains and every lane has ended.
+async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
+    let (begun, mut lanes_begun) = mpsc::unbounded_channel();
+    let mut pollers = JoinSet::new();
+    for _ in 0..poll::pollers(hall.jobs.config.concurrency) {
+        pollers.spawn(poll::poll(Arc::clone(&hall), Arc::clone(&pulse), begun.clone()));
+    }
+    let mut lanes = JoinSet::new();
+    loop {
+        tokio::select! {
+            // Lanes that have begun come before the end of the poller that began them. Joining drops nothing.
+            biased;
+            Some((deliveries, slot)) = lanes_begun.recv() => {
+                lanes.spawn(lanes::lane(Arc::clone(&hall), deliveries, slot));
+            }
+            Some(ended) = lanes.join_next() => reap(&hall, ended),
+            ended = pollers.join_next() => match ended {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    tracing::error!(queue = hall.jobs.name, %error, "a poller died; another takes its place");
+                    pollers.spawn(poll::poll(Arc::clone(&hall), Arc::clone(&pulse), begun.clone()));
+                }
+                None => break,
+            },
+        }
+    }
+    hall.polled.cancel();
+    while let Some(ended) = lanes.join_next().await {
+        reap(&hall, ended);
+    }
+}
+
+fn reap(hall: &Hall, ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        hall.tally.count(|report| report.left += 1);
+        tracing::error!(queue = hall.jobs.name, %error, "a lane died; its messages come back at their timeout");
+    }
+}

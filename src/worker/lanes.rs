@@ -1,0 +1,261 @@
+//! Lanes: the deliveries that are in hand, from their receive to their settlement.
+//!
+//! A lane is a FIFO group in hand, or a single standard message; it takes one slot. Everything that is in hand is kept
+//! by its beat here, whether a job runs it, it waits in place, or it stands behind the head of its group.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Millis,
+    config::OutagePolicy,
+    guard::outage::Circuit,
+    job::{Jobs, Slot, job},
+    lease::{Beat, Tick, keep},
+    message::Delivery,
+    queue::{Queue, QueueError},
+    settle::{self, Delayed, Deleted, Desk, Left, Settled, Settlement, settle},
+};
+
+use super::Tally;
+
+/// One queue's side of the worker: what all its lanes share.
+pub(crate) struct Hall {
+    pub(crate) jobs: Jobs,
+    pub(crate) desk: Desk,
+    pub(crate) fifo: bool,
+    /// From this receive on SQS gives a message to nobody but the dead-letter queue.
+    pub(crate) max_receive_count: Option<u32>,
+    pub(crate) wait_time: Duration,
+    pub(crate) slots: Arc<Semaphore>,
+    /// Places for what waits without a slot: half as many as slots, so that waiters never outnumber runs.
+    pub(crate) places: Arc<Semaphore>,
+    pub(crate) tick: Tick,
+    /// Open while the queue denies deletes.
+    pub(crate) intake: Arc<Circuit>,
+    /// Nothing new is begun.
+    pub(crate) drain: CancellationToken,
+    /// Every poll has come back: what is given back from now on is not received by ourselves.
+    pub(crate) polled: CancellationToken,
+    pub(crate) tally: Arc<Tally>,
+}
+
+/// What is this near is waited for in place: a delay would cost a receive and whole seconds.
+const SHORT_WAIT: Duration = Duration::from_secs(2);
+
+/// How long deliveries are kept in hand while the guard's store is away, before they are given back (rule G8).
+const KEPT_IN_HAND: Duration = Duration::from_secs(5 * 60);
+
+/// Spreads the deliveries that wait for one key; grows with their receive count (rule G7).
+const HELD_JITTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// Works a lane off: one delivery after the other, as long as each is deleted; what stands behind one that is not goes
+/// back after it, so that a group keeps its order.
+pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: OwnedSemaphorePermit) {
+    let mut slot = Some(Arc::new(slot));
+    while let Some(head) = deliveries.pop_front() {
+        let work = Box::pin(hall.work_off(&head, &mut slot));
+        let settlement = deliveries.iter().fold(work as BoxFuture<'_, Settlement>, |work, follower| {
+            Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&*hall.desk.queue, follower, reach), work))
+        });
+        let settlement = settlement.await;
+        if !hall.settle(head, settlement).await {
+            break;
+        }
+    }
+    for follower in deliveries {
+        let settlement = hall.given_back(&follower);
+        hall.settle(follower, settlement).await;
+    }
+}
+
+impl Hall {
+    /// Keeps a delivery by its beat until it is known how to settle it: runs its job, waits in place where it must, and
+    /// sends the copy of what has failed for good.
+    async fn work_off(&self, delivery: &Delivery, slot: &mut Option<Slot>) -> Settlement {
+        let work = async {
+            let settlement = self.run_or_wait(delivery, slot).await;
+            if self.drain.is_cancelled() && !matches!(settlement, Settlement::Delete(_)) {
+                self.polled.cancelled().await;
+            }
+            settlement
+        };
+        keep(&delivery.lease, Some(self.tick), |reach| beat(&*self.desk.queue, delivery, reach), work).await
+    }
+
+    async fn run_or_wait(&self, delivery: &Delivery, slot: &mut Option<Slot>) -> Settlement {
+        let in_hand_since = Instant::now();
+        loop {
+            if delivery.lease.is_over() {
+                return Settlement::Leave(Left::LeaseOver);
+            }
+            if self.drain.is_cancelled() {
+                return self.given_back(delivery);
+            }
+            let Some(taken) = self.take(slot).await else { return self.given_back(delivery) };
+            let settlement = match job(&self.jobs, delivery, &taken).await {
+                Settlement::DeadLetter(dead) => return settle::dead_letter(&self.desk, delivery, *dead).await,
+                settlement => settlement,
+            };
+            drop(taken);
+            let waited = match &settlement {
+                Settlement::Outage => self.wait_for_the_store(delivery, in_hand_since).await,
+                Settlement::RetryInPlace { until, .. } => self.wait_in_place(delivery, *until, slot).await,
+                Settlement::Held { until, .. } if delivery.is_last || self.is_near(*until) => {
+                    self.wait_in_place(delivery, *until + self.held_jitter(1), slot).await
+                }
+                _ => false,
+            };
+            if !waited {
+                return self.unless_last(delivery, settlement);
+            }
+        }
+    }
+
+    fn is_near(&self, until: Millis) -> bool {
+        until.since(self.jobs.clock.wall()) <= SHORT_WAIT
+    }
+
+    fn held_jitter(&self, receive_count: u32) -> Duration {
+        self.jobs.clock.part_of(HELD_JITTER.0.saturating_mul(receive_count).min(HELD_JITTER.1))
+    }
+
+    /// The lane's slot, taken again if it was given up for a wait; `None` when the worker drains.
+    async fn take(&self, slot: &mut Option<Slot>) -> Option<Slot> {
+        if slot.is_none() {
+            let acquired = tokio::select! {
+                // A slot that comes free while the worker drains is of no use; a dropped wait leaves the line.
+                biased;
+                () = self.drain.cancelled() => return None,
+                slot = Arc::clone(&self.slots).acquire_owned() => slot,
+            };
+            *slot = acquired.ok().map(Arc::new);
+        }
+        slot.clone()
+    }
+
+    /// Waits without a slot, but in a place. `false` when there is none, or the wait was cut short.
+    async fn wait_in_place(&self, delivery: &Delivery, until: Millis, slot: &mut Option<Slot>) -> bool {
+        let Ok(_place) = Arc::clone(&self.places).try_acquire_owned() else { return false };
+        slot.take();
+        self.unless_cut_short(delivery, sleep(until.since(self.jobs.clock.wall()))).await
+    }
+
+    /// Waits for the guard's store, with the slot: there is nothing else to run.
+    async fn wait_for_the_store(&self, delivery: &Delivery, in_hand_since: Instant) -> bool {
+        let left = KEPT_IN_HAND.saturating_sub(in_hand_since.elapsed());
+        let back = self.jobs.store.closed();
+        if delivery.is_last {
+            return self.unless_cut_short(delivery, back).await;
+        }
+        let back = async { tokio::time::timeout(left, back).await.is_ok() };
+        let mut in_time = false;
+        self.unless_cut_short(delivery, async { in_time = back.await }).await && in_time
+    }
+
+    async fn unless_cut_short(&self, delivery: &Delivery, wait: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            // A wait that is over counts; what is dropped here holds nothing.
+            biased;
+            () = wait => true,
+            () = self.drain.cancelled() => false,
+            () = delivery.lease.ends_within(Duration::ZERO) => false,
+        }
+    }
+
+    /// What is not to be run now: visible at once, but for a last receive, after which SQS would give the message to the
+    /// dead-letter queue without a reason; that one keeps what is left of its timeout.
+    fn given_back(&self, delivery: &Delivery) -> Settlement {
+        let until = self.jobs.clock.wall();
+        self.unless_last(delivery, Settlement::Delay { until, why: Delayed::Interrupted })
+    }
+
+    /// On the last receive nothing is delayed or given back (rule T6).
+    fn unless_last(&self, delivery: &Delivery, settlement: Settlement) -> Settlement {
+        match settlement {
+            Settlement::Held { until, why } if !delivery.is_last => {
+                let until = until + self.held_jitter(delivery.message.receive_count);
+                Settlement::Held { until, why }
+            }
+            Settlement::Delay { .. } | Settlement::RetryInPlace { .. } | Settlement::Held { .. } | Settlement::Outage
+                if delivery.is_last =>
+            {
+                tracing::error!(
+                    message_id = %delivery.message.id,
+                    "its last receive, and it cannot wait here: SQS moves it to the dead-letter queue without a reason"
+                );
+                Settlement::Leave(Left::LastReceive)
+            }
+            settlement => settlement,
+        }
+    }
+
+    /// Settles and counts; `true` if the message is deleted.
+    async fn settle(&self, delivery: Delivery, settlement: Settlement) -> bool {
+        let message_id = delivery.message.id.clone();
+        let settled = settle(&self.desk, delivery, settlement).await;
+        tracing::debug!(message_id, ?settled, "settled");
+        match settled {
+            Settled::Deleted(_) => self.intake.succeeded(),
+            Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
+            Settled::Delayed(_) | Settled::Left(_) => {}
+        }
+        self.tally.count(|report| match settled {
+            Settled::Deleted(Deleted::Done) => report.done += 1,
+            Settled::Deleted(Deleted::Suppressed) => report.suppressed += 1,
+            Settled::Deleted(Deleted::DeadLettered) => report.dead += 1,
+            Settled::Deleted(Deleted::Dropped) => report.dropped += 1,
+            Settled::Delayed(Delayed::Failed | Delayed::Kept) => report.failed += 1,
+            Settled::Delayed(_) => report.released += 1,
+            Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
+        });
+        matches!(settled, Settled::Deleted(_))
+    }
+
+    /// Waits until nothing speaks against receiving.
+    pub(super) async fn may_receive(&self) {
+        while let Some(circuit) = self.open_circuit() {
+            circuit.closed().await;
+        }
+    }
+
+    /// What is away, if something is that makes receiving pointless.
+    pub(super) fn open_circuit(&self) -> Option<&Circuit> {
+        let needs_the_store = self.jobs.guard.is_some() && self.jobs.config.guard_outage == OutagePolicy::Pause;
+        let store = needs_the_store.then_some(&self.jobs.store);
+        [Some(&self.intake), Some(&self.jobs.there), store].into_iter().flatten().find(|c| c.is_open()).map(|c| &**c)
+    }
+
+    /// How many messages a receive may bring at the most: one, while it has to be shown that work passes.
+    pub(super) fn most(&self) -> usize {
+        let trial = self.intake.is_trial() || self.jobs.there.is_trial();
+        if trial { 1 } else { crate::queue::BATCH }
+    }
+}
+
+/// One beat of a delivery.
+async fn beat(queue: &dyn Queue, delivery: &Delivery, reach: Duration) -> Beat {
+    match queue.change_visibility(&delivery.handle, Duration::from_secs(reach.as_secs())).await {
+        Ok(()) => Beat::Renewed,
+        Err(QueueError::HandleLost | QueueError::Missing) => Beat::Lost,
+        Err(QueueError::TwelveHours) => Beat::Final,
+        Err(QueueError::Refused(text)) => {
+            tracing::error!(message_id = %delivery.message.id, text, "the visibility timeout cannot be extended");
+            Beat::Final
+        }
+        Err(error @ QueueError::Denied(_)) => {
+            tracing::error!(message_id = %delivery.message.id, %error, "the visibility timeout cannot be extended");
+            Beat::Transient
+        }
+        Err(error) => {
+            tracing::warn!(message_id = %delivery.message.id, %error, "the visibility timeout was not extended");
+            Beat::Transient
+        }
+    }
+}

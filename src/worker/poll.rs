@@ -1,0 +1,216 @@
+//! Polling: slots first, then a long poll, then lanes.
+//!
+//! A poll that was sent is always awaited, whatever happens meanwhile: messages that SQS hands to an aborted one stay
+//! hidden for a whole timeout.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc::UnboundedSender},
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    clock::Moment,
+    lease::{Deadline, Lease},
+    message::Delivery,
+    queue::{BATCH, LONGEST_VISIBILITY, Receive, Received},
+};
+
+use super::lanes::Hall;
+
+/// One lane that is to begin.
+pub(super) type Begun = (VecDeque<Delivery>, OwnedSemaphorePermit);
+
+/// At saturation a poller waits this long for more slots to come free, rather than ask for one message at a time.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// A lease counts from the reply's arrival less this: the reply took its time to come.
+const ALLOWANCE: Duration = Duration::from_millis(500);
+
+/// A poll that took longer than its wait time by this much was not simply a long poll.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Kept clear of SQS's 12 hours, for clocks and calls take time.
+const CAP_MARGIN: Duration = Duration::from_secs(60);
+
+/// Pauses after failed polls: the first, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
+
+/// Polls until the worker drains.
+///
+/// # Cancel safety
+/// Dropped, what the poll on the wire brings stays hidden for a whole timeout.
+pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSender<Begun>) {
+    let mut failures = 0;
+    loop {
+        let slots = tokio::select! {
+            // No receive is sent once the worker drains; slots that were gathered are given back.
+            biased;
+            () = hall.drain.cancelled() => return,
+            slots = ready(&hall) => slots,
+        };
+        let ask = Receive {
+            max: slots.len(),
+            wait: hall.wait_time,
+            visibility: hall.jobs.visibility,
+            attempt_id: None,
+        };
+        let sent = hall.jobs.clock.now();
+        let stalls = pulse.stalls();
+        match hall.desk.queue.receive(&ask).await {
+            Ok(received) => {
+                failures = 0;
+                let start = counted_from(sent, hall.jobs.clock.now(), ask.wait, pulse.stood_still_since(stalls));
+                begin(&hall, received, start, slots, &lanes);
+            }
+            Err(error) => {
+                drop(slots);
+                failures += 1;
+                let most = RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1);
+                let pause = hall.jobs.clock.part_of(most);
+                tracing::warn!(queue = hall.jobs.name, %error, failures, "the poll failed; again in {pause:?}");
+                tokio::select! {
+                    // Nothing is lost with a pause.
+                    biased;
+                    () = hall.drain.cancelled() => return,
+                    () = sleep(pause) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Waits until messages may be received and there are slots for them (rule R1).
+async fn ready(hall: &Hall) -> Vec<OwnedSemaphorePermit> {
+    loop {
+        hall.may_receive().await;
+        let most = hall.most().min(hall.jobs.config.concurrency);
+        let mut slots = Vec::with_capacity(most);
+        let Ok(first) = Arc::clone(&hall.slots).acquire_owned().await else { return slots };
+        slots.push(first);
+        let enough = most.div_ceil(2);
+        let gather_until = Instant::now() + GATHER;
+        while slots.len() < most {
+            let next = Arc::clone(&hall.slots);
+            if let Ok(slot) = Arc::clone(&next).try_acquire_owned() {
+                slots.push(slot);
+            } else if slots.len() >= enough {
+                break;
+            } else if let Ok(Ok(slot)) = timeout_at(gather_until, next.acquire_owned()).await {
+                slots.push(slot);
+            } else {
+                break;
+            }
+        }
+        // Waiting took time; it may be that nothing should be received by now.
+        if hall.most() >= slots.len() && hall.open_circuit().is_none() {
+            return slots;
+        }
+    }
+}
+
+/// From when a delivery's lease counts (rule R2): the reply's arrival less an allowance; the sending, if the reply may
+/// have lain somewhere meanwhile.
+fn counted_from(sent: Moment, arrived: Moment, wait: Duration, stood_still: bool) -> Moment {
+    let took = arrived.instant.saturating_duration_since(sent.instant);
+    if stood_still || took > wait + LATE || took < ALLOWANCE {
+        return sent;
+    }
+    let wall = crate::clock::Millis(arrived.wall.0.saturating_sub(ALLOWANCE.as_millis().try_into().unwrap_or(0)));
+    Moment { instant: arrived.instant - ALLOWANCE, wall }
+}
+
+/// Makes lanes of what was received: a lane for each message, or on a FIFO queue for each group, in order.
+fn begin(
+    hall: &Hall,
+    received: Vec<Received>,
+    start: Moment,
+    mut slots: Vec<OwnedSemaphorePermit>,
+    lanes: &UnboundedSender<Begun>,
+) {
+    let mut begun: Vec<(Option<String>, VecDeque<Delivery>)> = Vec::new();
+    for received in received {
+        let group = received.message.group.clone().filter(|_| hall.fifo);
+        let delivery = delivery(hall, received, start);
+        match begun.iter_mut().find(|(of, _)| group.is_some() && *of == group) {
+            Some((_, lane)) => lane.push_back(delivery),
+            None => begun.push((group, VecDeque::from([delivery]))),
+        }
+    }
+    for (_, lane) in begun {
+        let Some(slot) = slots.pop() else {
+            tracing::error!(queue = hall.jobs.name, "the queue handed out more than was asked for; left to its timeout");
+            return;
+        };
+        // The receiver lives as long as any poller does.
+        let _ = lanes.send((lane, slot));
+    }
+}
+
+fn delivery(hall: &Hall, received: Received, start: Moment) -> Delivery {
+    let lease = Lease::new(hall.jobs.clock.clone(), start, hall.jobs.visibility)
+        .capped(Deadline::after(start, LONGEST_VISIBILITY - CAP_MARGIN));
+    let is_last = hall.max_receive_count.is_some_and(|most| received.message.receive_count >= most);
+    Delivery { message: Arc::new(received.message), handle: received.handle, lease, is_last }
+}
+
+/// Notices when the whole process stood still: stopped, suspended, or starved of its processor.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    origin: Instant,
+    /// Milliseconds from the origin to the last beat.
+    last: AtomicU64,
+    stalls: AtomicU64,
+}
+
+/// How often the pulse beats, and the gap between two beats that is a stall.
+const PULSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        Self { origin: Instant::now(), last: AtomicU64::new(0), stalls: AtomicU64::new(0) }
+    }
+
+    /// Beats, for ever.
+    pub(super) async fn beat(&self) {
+        loop {
+            if self.gap() > PULSE.1 {
+                self.stalls.fetch_add(1, Ordering::Relaxed);
+            }
+            self.last.store(self.now(), Ordering::Relaxed);
+            sleep(PULSE.0).await;
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.origin.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
+    }
+
+    fn gap(&self) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(self.last.load(Ordering::Relaxed)))
+    }
+
+    fn stalls(&self) -> u64 {
+        self.stalls.load(Ordering::Relaxed)
+    }
+
+    /// Whether there was a stall since `stalls` was read, or there is one that the pulse has not yet come round to.
+    fn stood_still_since(&self, stalls: u64) -> bool {
+        self.stalls() != stalls || self.gap() > PULSE.1
+    }
+}
+
+/// Pollers of one queue: each can have ten messages on the way.
+pub(super) fn pollers(concurrency: usize) -> usize {
+    /// More add nothing but requests, before polling adapts.
+    const MOST: usize = 4;
+    concurrency.div_ceil(BATCH).clamp(1, MOST)
+}
