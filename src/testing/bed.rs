@@ -1,0 +1,122 @@
+//! Queues, a guard and faults in one place, and workers on top of them.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    clock::Clock,
+    guard::{Guard, memory::MemoryGuard},
+    queue::{Broker, Outgoing, RedrivePolicy, memory::MemoryQueue},
+    settle::dead_letter::Note,
+    worker::Worker,
+};
+
+use super::{Faults, FaultyBroker, FaultyGuard, MemoryBroker, MemoryQueueSettings};
+
+/// An account in memory, and workers on it.
+///
+/// ```
+/// # use leasehold::{HandlerResult, JobContext, Raw, Handler, Shutdown, handler, testing::TestBed};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let bed = TestBed::new(&["payments"]);
+/// bed.send("payments", r#"{"id":"p1"}"#).await;
+/// bed.send("payments", r#"{"id":"p1"}"#).await;
+/// let worker = bed
+///     .worker(&[("LEASEHOLD_QUEUES", "payments"), ("LEASEHOLD_KEY", "/id")])
+///     .queue("payments", handler(async |_: &Raw, _: &JobContext| Ok(())));
+/// let report = worker.run(bed.until_idle()).await.expect("the configuration is right");
+/// assert_eq!((report.done, report.suppressed), (1, 1));
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct TestBed {
+    /// The account's queues. Queue `q` has the dead-letter queue `q-dlq`.
+    pub broker: MemoryBroker,
+    /// The guard's table.
+    pub guard: MemoryGuard,
+    /// Faults of the queues, by operation.
+    pub queue_faults: Faults,
+    /// Faults of the guard, by operation.
+    pub guard_faults: Faults,
+}
+
+/// Receives after which a message goes to the dead-letter queue by itself: out of the way of most tests.
+const MAX_RECEIVE_COUNT: u32 = 100;
+
+impl TestBed {
+    /// With these queues and a dead-letter queue for each. Names that end in `.fifo` are FIFO.
+    #[must_use]
+    pub fn new(queues: &[&str]) -> Self {
+        let bed = Self {
+            broker: MemoryBroker::default(),
+            guard: MemoryGuard::default(),
+            queue_faults: Faults::default(),
+            guard_faults: Faults::default(),
+        };
+        for name in queues {
+            bed.add(name, MAX_RECEIVE_COUNT);
+        }
+        bed
+    }
+
+    /// Adds a queue whose messages go to its dead-letter queue after that many receives.
+    pub fn add(&self, name: &str, max_receive_count: u32) {
+        let dead = Self::dead_letter_name(name);
+        self.broker.create(&dead, MemoryQueueSettings::default());
+        let redrive = Some((dead, max_receive_count));
+        self.broker.create(name, MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() });
+    }
+
+    /// The name of a queue's dead-letter queue here.
+    #[must_use]
+    pub fn dead_letter_name(queue: &str) -> String {
+        match queue.strip_suffix(".fifo") {
+            Some(name) => format!("{name}-dlq.fifo"),
+            None => format!("{queue}-dlq"),
+        }
+    }
+
+    /// One of the queues.
+    ///
+    /// # Panics
+    /// If there is none of that name: a test that misspells a queue proves nothing.
+    #[must_use]
+    #[expect(clippy::panic, reason = "a test that misspells a queue proves nothing")]
+    pub fn queue(&self, name: &str) -> Arc<MemoryQueue> {
+        self.broker.queue(name).unwrap_or_else(|| panic!("there is no queue {name:?} in this test bed"))
+    }
+
+    /// Sends a message; its id comes back.
+    pub async fn send(&self, queue: &str, body: impl Into<String>) -> String {
+        let group = queue.ends_with(".fifo").then(|| "group".to_owned());
+        let body = body.into();
+        let deduplication_id = group.is_some().then(|| body.clone());
+        self.queue(queue).put(Outgoing { body, group, deduplication_id, ..Outgoing::default() })
+    }
+
+    /// What is dead-lettered from a queue: body, and the reason where a worker gave one.
+    #[must_use]
+    pub fn dead(&self, queue: &str) -> Vec<(String, Option<Note>)> {
+        let messages = self.queue(&Self::dead_letter_name(queue)).messages();
+        messages.into_iter().map(|message| (message.body, message.dead_letter)).collect()
+    }
+
+    /// A worker on this account, configured by these variables.
+    #[must_use]
+    pub fn worker(&self, vars: &[(&str, &str)]) -> Worker {
+        self.worker_with(vars, Clock::simulated(1, 0))
+    }
+
+    /// As [`worker`](Self::worker), with a clock of its own.
+    #[must_use]
+    pub fn worker_with(&self, vars: &[(&str, &str)], clock: Clock) -> Worker {
+        let broker: Arc<dyn Broker> = Arc::new(self.broker.clone());
+        let guard: Arc<dyn Guard> = Arc::new(self.guard.clone());
+        Worker::from_vars(vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+            .adapters(
+                Arc::new(FaultyBroker::new(broker, self.queue_faults.clone())),
+                Arc::new(FaultyGuard::new(guard, self.guard_faults.clone())),
+            )
+            .clock(clock)
+    }
+}
