@@ -7,7 +7,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::message::{Attribute, Message, ReceiptHandle};
+use crate::{
+
+    message::{Attribute, Message, ReceiptHandle},
+};
 
 pub mod memory;
 pub mod sqs;
@@ -223,3 +226,4 @@ impl From<&Message> for Outgoing {
         }
     }
 }
+

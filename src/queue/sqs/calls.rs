@@ -10,7 +10,7 @@ use aws_sdk_sqs::types::{ChangeMessageVisibilityBatchRequestEntry, DeleteMessage
 use super::{
     batch::{BatchCall, Listed, Verdict},
     convert,
-    errors::{Fault, Meaning},
+    errors::Fault,
 };
 use crate::{aws, message::ReceiptHandle, queue::Outgoing};
 
@@ -54,8 +54,7 @@ impl BatchCall for Delete {
             .map(|(id, handle)| {
                 DeleteMessageBatchRequestEntry::builder().id(id).receipt_handle(handle.as_str()).build()
             })
-            .collect::<Result<_, _>>()
-            .map_err(cannot_build)?;
+            .collect::<Result<_, _>>()?;
         let Target { client, url } = &self.0;
         let call = client.delete_message_batch().queue_url(url).set_entries(Some(entries));
         let reply = call.customize().config_override(aws::one_attempt(SETTLE_TIMEOUT)).send().await?;
@@ -97,8 +96,7 @@ impl BatchCall for ChangeVisibility {
                     .visibility_timeout(*seconds)
                     .build()
             })
-            .collect::<Result<_, _>>()
-            .map_err(cannot_build)?;
+            .collect::<Result<_, _>>()?;
         let Target { client, url } = &self.0;
         let call = client.change_message_visibility_batch().queue_url(url).set_entries(Some(entries));
         let reply = call.customize().config_override(aws::one_attempt(SETTLE_TIMEOUT)).send().await?;
@@ -132,11 +130,7 @@ impl BatchCall for Send {
     }
 
     async fn batch(&self, entries: &[(String, Arc<Outgoing>)]) -> Result<Listed, Fault> {
-        let entries = entries
-            .iter()
-            .map(|(id, message)| convert::entry(id, message))
-            .collect::<Result<_, _>>()
-            .map_err(cannot_build)?;
+        let entries = entries.iter().map(|(id, message)| convert::entry(id, message)).collect::<Result<_, _>>()?;
         let Target { client, url } = &self.0;
         let call = client.send_message_batch().queue_url(url).set_entries(Some(entries));
         let reply = call.customize().config_override(aws::one_attempt(SEND_TIMEOUT)).send().await?;
@@ -150,17 +144,12 @@ impl BatchCall for Send {
             .send_message()
             .queue_url(url)
             .message_body(&message.body)
-            .set_message_attributes(Some(convert::attributes(message).map_err(cannot_build)?))
-            .set_message_system_attributes(convert::trace_header(message).map_err(cannot_build)?)
+            .set_message_attributes(Some(convert::attributes(message)?))
+            .set_message_system_attributes(convert::trace_header(message)?)
             .set_message_group_id(message.group.clone())
             .set_message_deduplication_id(message.deduplication_id.clone())
             .set_delay_seconds(message.delay.map(convert::seconds));
         call.customize().config_override(aws::one_attempt(SEND_TIMEOUT)).send().await?;
         Ok(())
     }
-}
-
-/// A field that the API requires was not given, which the code above never lets happen.
-fn cannot_build(error: aws_sdk_sqs::error::BuildError) -> Fault {
-    Fault::new(Meaning::Refused, error.to_string())
 }

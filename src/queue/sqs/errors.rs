@@ -7,7 +7,7 @@ use std::error::Error;
 
 use aws_sdk_sqs::{
     config::http::HttpResponse,
-    error::{ProvideErrorMetadata, SdkError},
+    error::{BuildError, ProvideErrorMetadata, SdkError},
     types::BatchResultErrorEntry,
 };
 
@@ -94,6 +94,13 @@ where
                 Self::new(before_sending(&said).unwrap_or(Meaning::NoAnswer), said)
             }
         }
+    }
+}
+
+/// A field that the API requires was not given; nothing was sent.
+impl From<BuildError> for Fault {
+    fn from(error: BuildError) -> Self {
+        Self::new(Meaning::Refused, error.to_string())
     }
 }
 
