@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use http_body_util::Either;
 use hyper::body::Incoming;
+use hyper::http::uri::InvalidUri;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper::{Request, Response, Uri};
@@ -41,10 +42,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 ///
 /// # Where it differs from AWS
 ///
-/// SQS: no `StartMessageMoveTask`; at most one message of a FIFO group per receive; no `MessageGroupId` on standard
-/// queues; bodies up to 256 KiB; no 12-hour cap on visibility and no retention; a handle that was lost or is made up is
-/// `MessageNotInflight` to a visibility change and success to a delete; the AWS JSON protocol only (SDKs since the end
-/// of 2023). DynamoDB: never throttles, and items past their time to live stay until deleted.
+/// SQS:
+/// - Not there: `StartMessageMoveTask`, more than one message of a FIFO group per receive, `ReceiveRequestAttemptId`,
+///   `MessageGroupId` on standard queues, `AWSTraceHeader`, bodies over 256 KiB, the 12-hour cap, retention, limits on
+///   messages in flight, and the query protocol of SDKs from before the end of 2023.
+/// - A handle that is lost, deleted or made up is `MessageNotInflight` to a visibility change, and success to a delete,
+///   which then deletes nothing; on AWS it works on a standard queue when nobody has received the message since.
+/// - Timeouts and delays are looked at on a receive, or else once a second: a parked poll wakes up to a second late, and
+///   until then a lapsed handle can still be extended. A poll whose client has gone swallows no message.
+/// - A message's receive count starts again in its dead-letter queue. `maxReceiveCount` must be a JSON number.
+/// - A negative visibility timeout ends the queue: it answers `InternalError` from then on.
+///
+/// DynamoDB: never throttles or conflicts, changes to a table are there at once, and items past their time to live stay
+/// until deleted.
 #[derive(Debug)]
 pub struct Engine {
     endpoint: String,
@@ -76,6 +86,9 @@ impl Engine {
     pub async fn start() -> Result<Self, EngineError> {
         let (listener, address) = listen().await?;
         let (dynamodb_listener, dynamodb_address) = listen().await?;
+        let dynamodb_uri = format!("http://{dynamodb_address}/")
+            .parse()
+            .map_err(|error| EngineError::Listen(io::Error::other::<InvalidUri>(error)))?;
         let database = dynoxide::Database::memory().map_err(|error| EngineError::Database(error.into()))?;
 
         let queues = Arc::new(RustackSqs::new(SqsConfig {
@@ -88,7 +101,7 @@ impl Engine {
         let front = Arc::new(Front {
             sqs: SqsHttpService::new(Arc::new(RustackSqsHandler::new(Arc::clone(&queues))), SqsHttpConfig::default()),
             dynamodb: Client::builder(TokioExecutor::new()).build(connector),
-            dynamodb_uri: format!("http://{dynamodb_address}/").parse().expect("a socket address is an authority"),
+            dynamodb_uri,
             calls: Mutex::default(),
         });
 
@@ -153,7 +166,9 @@ impl Front {
         let target = target.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let (version, operation) = target.split_once('.').unwrap_or_default();
         let dynamodb = version.starts_with("DynamoDB");
-        self.count(if dynamodb { "dynamodb" } else { "sqs" }, operation);
+        if !operation.is_empty() {
+            self.count(if dynamodb { "dynamodb" } else { "sqs" }, operation);
+        }
 
         if dynamodb {
             *request.uri_mut() = self.dynamodb_uri.clone();
@@ -219,5 +234,51 @@ async fn serve(stream: TcpStream, front: Arc<Front>, shutdown: CancellationToken
     if let Err(error) = ended {
         // A client that goes away in mid-request is its own business.
         tracing::debug!(%error, "a connection to the embedded engine broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn call(endpoint: String, target: &'static str, body: &'static str) -> u16 {
+        let client = Client::builder(TokioExecutor::new()).build_http::<String>();
+        let request = Request::post(endpoint)
+            .header("x-amz-target", target)
+            .header("content-type", "application/x-amz-json-1.0")
+            .header("authorization", "AWS4-HMAC-SHA256 Credential=a, SignedHeaders=b, Signature=c")
+            .header("x-amz-date", "20260101T000000Z")
+            .body(body.to_owned())
+            .expect("a valid request");
+        client.request(request).await.map_or(0, |response| response.status().as_u16())
+    }
+
+    #[tokio::test]
+    async fn one_endpoint_serves_both_and_counts_refused_calls_too() {
+        let engine = Engine::start().await.expect("starts");
+        let at = || engine.endpoint().to_owned();
+        assert_eq!(call(at(), "AmazonSQS.CreateQueue", r#"{"QueueName":"q"}"#).await, 200);
+        assert_eq!(call(at(), "DynamoDB_20120810.ListTables", "{}").await, 200);
+        assert_eq!(call(at(), "DynamoDB_20120810.ListTables", "no JSON").await, 400);
+        assert_eq!(call(at(), "", "{}").await, 400);
+        let counted = [("dynamodb:ListTables", 2), ("sqs:CreateQueue", 1)].map(|(action, n)| (action.to_owned(), n));
+        assert_eq!(engine.calls(), BTreeMap::from(counted));
+    }
+
+    #[tokio::test]
+    async fn stop_cuts_off_a_parked_poll_and_frees_the_port() {
+        let engine = Engine::start().await.expect("starts");
+        let at = engine.endpoint().to_owned();
+        assert_eq!(call(at.clone(), "AmazonSQS.CreateQueue", r#"{"QueueName":"q"}"#).await, 200);
+        let mut poll = JoinSet::new();
+        let parked = r#"{"QueueUrl":"http://host/000000000000/q","WaitTimeSeconds":20}"#;
+        poll.spawn(call(at.clone(), "AmazonSQS.ReceiveMessage", parked));
+        while !engine.calls().contains_key("sqs:ReceiveMessage") {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::pause(); // The clock now jumps to the end of the grace.
+        engine.stop().await;
+        assert_eq!(poll.join_next().await.expect("spawned").expect("ends"), 0);
+        assert!(TcpStream::connect(at.trim_start_matches("http://")).await.is_err());
     }
 }
