@@ -1,10 +1,10 @@
 //! Leasehold.
 pub mod aws;
 pub mod clock;
+#[cfg(feature = "demo")]
+pub mod embedded;
 pub mod guard;
 pub mod message;
 pub mod queue;
 pub mod settle;
 pub mod testing;
-#[cfg(feature = "demo")]
-pub mod embedded;

@@ -7,10 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::{
-
-    message::{Attribute, Message, ReceiptHandle},
-};
+use crate::message::{Attribute, Message, ReceiptHandle};
 
 pub mod memory;
 pub mod sqs;
@@ -226,4 +223,3 @@ impl From<&Message> for Outgoing {
         }
     }
 }
-

@@ -1,1 +1,174 @@
-//! The queue port.
+//! The queue port: what every adapter must answer, one test for each behaviour and adapter.
+//!
+//! An adapter joins with a [`QueueFixture`] and one line, `queue_contract!(name, fixture)`. The suite waits by long
+//! polls only, so that it runs the same on a paused clock and on a real service, and times nothing tighter than a
+//! second.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use leasehold::{
+    message::{Attribute, AttributeValue},
+    queue::{Broker, LARGEST_MESSAGE, Outgoing, Queue, Receive, Received},
+};
+use tokio::time::Instant;
+
+pub(crate) mod behaviours;
+mod memory;
+
+/// Makes queues of one adapter, and says what is different there.
+#[async_trait]
+pub(crate) trait QueueFixture: Send + Sync {
+    /// What the service behind the adapter does differently from AWS.
+    fn differences(&self) -> Differences {
+        Differences::default()
+    }
+
+    /// Where the queues below can be opened.
+    fn broker(&self) -> &dyn Broker;
+
+    /// A standard queue, fresh and empty, with settings as AWS has them by default.
+    async fn standard(&self) -> Arc<dyn Queue>;
+
+    /// A FIFO queue, fresh and empty, with content-based deduplication.
+    async fn fifo(&self) -> Arc<dyn Queue>;
+
+    /// A standard queue with a redrive policy, and its dead-letter queue.
+    async fn with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>);
+}
+
+/// What a service does differently from AWS. The default is AWS.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Differences {
+    /// The largest message it takes, in bytes.
+    pub(crate) largest_message: usize,
+    /// On a standard queue it deletes the message although the handle was superseded by a later receive.
+    pub(crate) deletes_with_a_superseded_handle: bool,
+    /// On a standard queue it refuses a visibility change with a superseded handle, instead of changing the timeout of
+    /// the later receive.
+    pub(crate) refuses_change_with_a_superseded_handle: bool,
+    /// It answers `Ok` to a delete with a handle that was never given out.
+    pub(crate) accepts_delete_with_a_made_up_handle: bool,
+    /// On a FIFO queue it accepts a delete after the timeout has ended.
+    pub(crate) accepts_late_delete_on_fifo: bool,
+    /// It takes no message group on a standard queue.
+    pub(crate) refuses_group_on_standard: bool,
+    /// A receive brings at most one message of a FIFO group.
+    pub(crate) one_message_per_group: bool,
+    /// A message that the redrive policy moves gets a new id.
+    pub(crate) redrive_changes_the_id: bool,
+}
+
+impl Default for Differences {
+    fn default() -> Self {
+        Self {
+            largest_message: LARGEST_MESSAGE,
+            deletes_with_a_superseded_handle: false,
+            refuses_change_with_a_superseded_handle: false,
+            accepts_delete_with_a_made_up_handle: false,
+            accepts_late_delete_on_fifo: false,
+            refuses_group_on_standard: false,
+            one_message_per_group: false,
+            redrive_changes_the_id: false,
+        }
+    }
+}
+
+/// Makes a module with one test for each behaviour. The fixture's expression is evaluated inside each test, may await,
+/// and may `return` where its service is not there. What follows it are options for `#[tokio::test]`.
+macro_rules! queue_contract {
+    ($module:ident, $fixture:expr $(, $option:ident = $value:expr)*) => {
+        $crate::queue::queue_contract! {
+            @each $module, $fixture, [$($option = $value),*],
+            attributes_and_body_come_back_as_they_were_sent,
+            system_attributes_are_told,
+            a_dead_letter_note_is_unpacked,
+            the_largest_message_passes_and_a_larger_one_is_refused,
+            a_standard_queue_carries_a_message_group,
+            an_empty_queue_answers_with_nothing_after_the_wait,
+            r1_a_long_poll_wakes_when_a_message_arrives,
+            a_delayed_message_is_hidden_at_first,
+            r2_what_was_received_is_hidden_for_the_asked_time_and_comes_back_with_a_new_handle,
+            l4_a_longer_visibility_keeps_a_message_hidden,
+            d1_visibility_zero_gives_a_message_back_at_once,
+            t1_a_deleted_message_never_comes_back,
+            t1_deleting_twice_is_ok,
+            t1_deleting_after_the_timeout_deletes,
+            t1_deleting_with_a_superseded_handle_answers_ok_and_deletes_nothing,
+            l6_an_old_handle_shortens_the_timeout_of_a_later_receive,
+            l4_changing_a_deleted_message_tells_that_the_handle_is_lost,
+            a_handle_that_was_never_given_out_is_refused,
+            t5_a_fifo_group_comes_in_order,
+            t5_a_fifo_group_is_blocked_while_a_message_of_it_is_in_flight_and_others_are_not,
+            t5_a_given_back_head_comes_again_before_its_followers,
+            t1_a_late_delete_on_fifo_is_refused,
+            a_fifo_queue_drops_what_it_was_sent_before,
+            t6_a_message_moves_to_the_dead_letter_queue_at_the_receive_after_its_last,
+            r5_facts_tell_the_settings,
+            r5_a_queue_that_is_not_there_is_missing,
+        }
+    };
+    (@each $module:ident, $fixture:expr, $options:tt, $($behaviour:ident,)*) => {
+        mod $module {
+            use super::*;
+            $($crate::queue::queue_contract!(@test $options $behaviour, $fixture);)*
+        }
+    };
+    (@test [$($option:ident = $value:expr),*] $behaviour:ident, $fixture:expr) => {
+        #[tokio::test($($option = $value),*)]
+        async fn $behaviour() {
+            $crate::queue::behaviours::$behaviour(&$fixture).await;
+        }
+    };
+}
+pub(crate) use queue_contract;
+
+/// For how long a test waits for what must come, and does not come by itself in that time if it must not.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Longer than any test runs.
+const LONG: Duration = Duration::from_secs(300);
+
+/// The wait time of one long poll.
+const POLL: Duration = Duration::from_secs(1);
+
+fn body(body: &str) -> Outgoing {
+    Outgoing { body: body.to_owned(), ..Outgoing::default() }
+}
+
+fn in_group(group: &str, body_: &str) -> Outgoing {
+    Outgoing { group: Some(group.to_owned()), ..body(body_) }
+}
+
+fn binary(bytes: &[u8]) -> Attribute {
+    Attribute { data_type: "Binary".to_owned(), value: AttributeValue::Binary(bytes.to_vec()) }
+}
+
+fn bodies(received: &[Received]) -> Vec<&str> {
+    received.iter().map(|received| received.message.body.as_str()).collect()
+}
+
+/// One long poll.
+async fn poll(queue: &dyn Queue, max: usize, visibility: Duration) -> Vec<Received> {
+    queue.receive(&Receive { max, wait: POLL, visibility, attempt_id: None }).await.expect("a receive")
+}
+
+/// The next message, soon.
+async fn next(queue: &dyn Queue, visibility: Duration) -> Received {
+    let end = Instant::now() + SOON;
+    while Instant::now() < end {
+        if let Some(received) = poll(queue, 1, visibility).await.pop() {
+            return received;
+        }
+    }
+    panic!("no message within {SOON:?}");
+}
+
+/// Proves that nothing comes for about this long, by polling all the while.
+async fn nothing_for(queue: &dyn Queue, quiet: Duration) {
+    let end = Instant::now() + quiet;
+    while Instant::now() < end {
+        let received = poll(queue, 10, LONG).await;
+        assert!(received.is_empty(), "received {:?}", bodies(&received));
+    }
+}

@@ -1,0 +1,69 @@
+//! What SQS refuses before it looks at a queue's messages.
+//!
+//! Each check follows the API reference of its action,
+//! <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/>, and the quotas,
+//! <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html>.
+
+use std::time::Duration;
+
+use crate::{
+    message::{Attribute, AttributeValue},
+    queue::{BATCH, LARGEST_MESSAGE, LONGEST_VISIBILITY, MOST_ATTRIBUTES, Outgoing, QueueError, Receive},
+};
+
+/// AWS's longest long poll.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+/// AWS's longest `DelaySeconds`.
+const LONGEST_DELAY: Duration = Duration::from_secs(15 * 60);
+
+/// `ReceiveMessage`.
+pub(super) fn receive(ask: &Receive) -> Result<(), QueueError> {
+    whole_seconds("WaitTimeSeconds", ask.wait)?;
+    whole_seconds("VisibilityTimeout", ask.visibility)?;
+    ensure((1..=BATCH).contains(&ask.max), "MaxNumberOfMessages must be from 1 to 10")?;
+    ensure(ask.wait <= LONGEST_WAIT, "WaitTimeSeconds must be 20 at the most")?;
+    ensure(ask.visibility <= LONGEST_VISIBILITY, "VisibilityTimeout must be 43200 at the most")
+}
+
+/// `SendMessage`.
+pub(super) fn send(message: &Outgoing, fifo: bool) -> Result<(), QueueError> {
+    ensure(!message.body.is_empty(), "the body must not be empty")?;
+    ensure(message.body.chars().all(is_allowed), "the body has characters that SQS does not take")?;
+    ensure(message.size() <= LARGEST_MESSAGE, "the message is larger than 1048576 bytes")?;
+    ensure(message.attributes.len() <= MOST_ATTRIBUTES, "there are more than 10 message attributes")?;
+    for (name, attribute) in &message.attributes {
+        ensure(is_sound(attribute), &format!("the message attribute {name:?} has no value, or one of another type"))?;
+    }
+    let delay = message.delay.unwrap_or_default();
+    whole_seconds("DelaySeconds", delay)?;
+    ensure(delay <= LONGEST_DELAY, "DelaySeconds must be 900 at the most")?;
+    if fifo {
+        ensure(message.group.is_some(), "a FIFO queue requires MessageGroupId")?;
+        ensure(delay.is_zero(), "a FIFO queue takes no DelaySeconds on a message")
+    } else {
+        ensure(message.deduplication_id.is_none(), "a standard queue takes no MessageDeduplicationId")
+    }
+}
+
+/// SQS counts in seconds. An adapter would have to round; here a caller that relies on it is found out.
+pub(super) fn whole_seconds(name: &str, duration: Duration) -> Result<(), QueueError> {
+    ensure(duration.subsec_nanos() == 0, &format!("{name} must be in whole seconds"))
+}
+
+/// The characters that `SendMessage` takes: those of XML.
+fn is_allowed(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+fn is_sound(attribute: &Attribute) -> bool {
+    let kind = attribute.data_type.split('.').next().unwrap_or_default();
+    match &attribute.value {
+        AttributeValue::Text(text) => matches!(kind, "String" | "Number") && !text.is_empty(),
+        AttributeValue::Binary(bytes) => kind == "Binary" && !bytes.is_empty(),
+    }
+}
+
+fn ensure(holds: bool, otherwise: &str) -> Result<(), QueueError> {
+    if holds { Ok(()) } else { Err(QueueError::Refused(otherwise.to_owned())) }
+}

@@ -1,0 +1,198 @@
+//! The wrappers: each call of a port, named, and handed to [`Faults`] as a future that owns what it needs, because a
+//! request that is stuck on the wire outlives its caller.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use super::{CALL_TIMEOUT, Failure, Faults};
+use crate::{
+    guard::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written},
+    message::ReceiptHandle,
+    queue::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received, memory::queue_name},
+};
+
+/// A queue whose calls go wrong.
+#[derive(Debug)]
+pub struct FaultyQueue {
+    inner: Arc<dyn Queue>,
+    name: String,
+    faults: Faults,
+}
+
+impl FaultyQueue {
+    /// Wraps a queue.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Queue>, faults: Faults) -> Self {
+        Self { inner, name: String::new(), faults }
+    }
+
+    /// With the name that [`super::Call::subject`] has for calls without a handle.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+}
+
+#[async_trait]
+impl Queue for FaultyQueue {
+    async fn receive(&self, ask: &Receive) -> Result<Vec<Received>, QueueError> {
+        let patience = ask.wait + CALL_TIMEOUT;
+        let (inner, ask) = (Arc::clone(&self.inner), ask.clone());
+        self.faults.carry_out("receive", &self.name, patience, async move { inner.receive(&ask).await }).await
+    }
+
+    async fn delete(&self, handle: &ReceiptHandle) -> Result<(), QueueError> {
+        let (inner, owned) = (Arc::clone(&self.inner), handle.clone());
+        let call = async move { inner.delete(&owned).await };
+        self.faults.carry_out("delete", handle.as_str(), CALL_TIMEOUT, call).await
+    }
+
+    async fn change_visibility(&self, handle: &ReceiptHandle, timeout: Duration) -> Result<(), QueueError> {
+        let (inner, owned) = (Arc::clone(&self.inner), handle.clone());
+        let call = async move { inner.change_visibility(&owned, timeout).await };
+        self.faults.carry_out("change_visibility", handle.as_str(), CALL_TIMEOUT, call).await
+    }
+
+    async fn send(&self, message: &Outgoing) -> Result<(), QueueError> {
+        let (inner, message) = (Arc::clone(&self.inner), message.clone());
+        self.faults.carry_out("send", &self.name, CALL_TIMEOUT, async move { inner.send(&message).await }).await
+    }
+
+    async fn facts(&self) -> Result<QueueFacts, QueueError> {
+        let inner = Arc::clone(&self.inner);
+        self.faults.carry_out("facts", &self.name, CALL_TIMEOUT, async move { inner.facts().await }).await
+    }
+}
+
+/// A guard whose calls go wrong.
+#[derive(Debug)]
+pub struct FaultyGuard {
+    inner: Arc<dyn Guard>,
+    faults: Faults,
+}
+
+impl FaultyGuard {
+    /// Wraps a guard.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Guard>, faults: Faults) -> Self {
+        Self { inner, faults }
+    }
+}
+
+#[async_trait]
+impl Guard for FaultyGuard {
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, GuardError> {
+        let (inner, owned) = (Arc::clone(&self.inner), claim.clone());
+        let call = async move { inner.claim(&owned).await };
+        self.faults.carry_out("claim", &claim.pk.0, CALL_TIMEOUT, call).await
+    }
+
+    async fn take_over(&self, take_over: &TakeOver) -> Result<Claimed, GuardError> {
+        let (inner, owned) = (Arc::clone(&self.inner), take_over.clone());
+        let call = async move { inner.take_over(&owned).await };
+        self.faults.carry_out("take_over", &take_over.claim.pk.0, CALL_TIMEOUT, call).await
+    }
+
+    async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
+        let (inner, owned_pk, owned) = (Arc::clone(&self.inner), pk.clone(), change.clone());
+        let call = async move { inner.write(&owned_pk, &owned).await };
+        self.faults.carry_out(operation(change), &pk.0, CALL_TIMEOUT, call).await
+    }
+
+    async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError> {
+        let (inner, owned) = (Arc::clone(&self.inner), pk.clone());
+        let call = async move { inner.read(&owned).await };
+        self.faults.carry_out("read", &pk.0, CALL_TIMEOUT, call).await
+    }
+
+    async fn probe(&self) -> Result<(), GuardError> {
+        let inner = Arc::clone(&self.inner);
+        self.faults.carry_out("probe", "", CALL_TIMEOUT, async move { inner.probe().await }).await
+    }
+
+    async fn facts(&self) -> Result<TableFacts, GuardError> {
+        let inner = Arc::clone(&self.inner);
+        self.faults.carry_out("facts", "", CALL_TIMEOUT, async move { inner.facts().await }).await
+    }
+}
+
+fn operation(change: &Change) -> &'static str {
+    match change {
+        Change::Renew { .. } => "renew",
+        Change::Step { .. } => "step",
+        Change::Confirm { .. } => "confirm",
+        Change::Release { .. } => "release",
+        Change::Fail { .. } => "fail",
+        Change::Bury { .. } => "bury",
+        Change::Copied { .. } => "copied",
+    }
+}
+
+/// A broker that opens queues whose calls go wrong, each by [`Faults`] of its own.
+#[derive(Debug)]
+pub struct FaultyBroker {
+    inner: Arc<dyn Broker>,
+    /// Locked for single look-ups.
+    faults: Mutex<BTreeMap<String, Faults>>,
+}
+
+impl FaultyBroker {
+    /// Wraps a broker.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Broker>) -> Self {
+        Self { inner, faults: Mutex::default() }
+    }
+
+    /// The faults of the queue of this name, opened or not; its `open` is among them.
+    pub fn faults(&self, queue: &str) -> Faults {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.entry(queue.to_owned()).or_default().clone()
+    }
+}
+
+#[async_trait]
+impl Broker for FaultyBroker {
+    async fn open(&self, address: &QueueAddress) -> Result<Arc<dyn Queue>, QueueError> {
+        let name = queue_name(address);
+        let faults = self.faults(name);
+        let (inner, owned) = (Arc::clone(&self.inner), address.clone());
+        let queue = faults.carry_out("open", name, CALL_TIMEOUT, async move { inner.open(&owned).await }).await?;
+        Ok(Arc::new(FaultyQueue::new(queue, faults).named(name)))
+    }
+}
+
+/// What stands in a log where an adapter would have the service's own words.
+const PLAYED: &str = "played by the test kit";
+
+impl From<Failure> for QueueError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Throttled => Self::Throttled(Some(PLAYED.into())),
+            Failure::Unavailable | Failure::Conflict => Self::Unavailable(Some(PLAYED.into())),
+            Failure::NoAnswer => Self::NoAnswer(Some(PLAYED.into())),
+            Failure::Denied => Self::Denied(Some(PLAYED.into())),
+            Failure::Missing => Self::Missing,
+            Failure::HandleLost => Self::HandleLost,
+            Failure::TwelveHours => Self::TwelveHours,
+        }
+    }
+}
+
+impl From<Failure> for GuardError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Throttled => Self::Throttled(Some(PLAYED.into())),
+            Failure::Unavailable => Self::Unavailable(Some(PLAYED.into())),
+            Failure::Conflict => Self::Conflict,
+            Failure::NoAnswer => Self::NoAnswer(Some(PLAYED.into())),
+            Failure::Denied => Self::Denied(Some(PLAYED.into())),
+            Failure::Missing => Self::Missing,
+            Failure::HandleLost | Failure::TwelveHours => Self::Refused(PLAYED.to_owned()),
+        }
+    }
+}
