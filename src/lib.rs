@@ -1,4 +1,5 @@
 //! Leasehold.
+pub mod aws;
 pub mod clock;
 #[cfg(feature = "demo")]
 pub mod embedded;

@@ -1,1 +1,227 @@
-//! Under way.
+//! The queue port on Amazon SQS.
+//!
+//! Owns how each call is sent: how long it may take, how often it is tried, and what it is gathered with. Relies on
+//! [`aws`](crate::aws) for the client. Must never send a receive or a visibility change a second time.
+//!
+//! A queue URL's host is not used where an endpoint is set (`AWS_ENDPOINT_URL`): the SDK then takes only its path. So
+//! LocalStack's URLs work although their host does not resolve.
+
+use std::{
+    future::Future,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
+
+use self::{
+    batch::Batcher,
+    calls::{ChangeVisibility, Delete, Send, Target},
+    errors::Fault,
+};
+use super::{
+    BATCH, Broker, LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive,
+    Received,
+};
+use crate::{aws, clock::Clock, message::ReceiptHandle};
+
+mod batch;
+mod calls;
+mod convert;
+mod errors;
+#[cfg(test)]
+mod tests;
+
+/// How much longer than its wait time a receive may take. Generous: a poll that is cut off just as it is answered has
+/// taken messages along for a whole visibility timeout. Wait time and margin together belong below the shortest
+/// visibility timeout (rule R4).
+pub const RECEIVE_MARGIN: Duration = Duration::from_secs(5);
+
+/// Longest wait for the answer to a look-up.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a look-up is tried: they are few, and repeating one is harmless.
+const LOOK_UP_TRIES: u32 = 3;
+
+/// A queue's own settings where it was not told otherwise.
+/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html>
+const DEFAULT_VISIBILITY: u64 = 30;
+const DEFAULT_RETENTION: u64 = 4 * 24 * 60 * 60;
+
+/// The queues that one SQS client reaches.
+#[derive(Debug, Clone)]
+pub struct SqsBroker {
+    client: aws_sdk_sqs::Client,
+    clock: Clock,
+}
+
+impl SqsBroker {
+    /// With the client's region, credentials and endpoint; `clock` gives the jitter between tries.
+    #[must_use]
+    pub fn new(client: aws_sdk_sqs::Client, clock: Clock) -> Self {
+        Self { client, clock }
+    }
+
+    /// The URL of a queue. A name and an ARN are looked up; a URL is taken as it is, whether there is such a queue or not.
+    ///
+    /// # Errors
+    /// [`QueueError::Missing`] where there is no queue of that name, which SQS also says to those who may not see it;
+    /// [`QueueError::Refused`] for an address in another region than the client's, and for one that cannot be read.
+    pub async fn url(&self, address: &QueueAddress) -> Result<String, QueueError> {
+        match address {
+            QueueAddress::Name(name) => self.look_up(name, None).await,
+            QueueAddress::Url(url) => {
+                self.same_region(url, region_of_url(url))?;
+                Ok(url.clone())
+            }
+            QueueAddress::Arn(arn) => {
+                // arn:aws:sqs:eu-central-1:123456789012:payments-dlq
+                let parts: Vec<&str> = arn.split(':').collect();
+                let ["arn", _, "sqs", region, account, name] = parts[..] else {
+                    return Err(QueueError::Refused(format!("{arn:?} is not the ARN of a queue")));
+                };
+                self.same_region(arn, Some(region))?;
+                self.look_up(name, Some(account)).await
+            }
+        }
+    }
+
+    async fn look_up(&self, name: &str, account: Option<&str>) -> Result<String, QueueError> {
+        let reply = retried(&self.clock, || async {
+            let call = self.client.get_queue_url().queue_name(name);
+            let call = call.set_queue_owner_aws_account_id(account.map(str::to_owned));
+            Ok(call.customize().config_override(aws::one_attempt(LOOK_UP_TIMEOUT)).send().await?)
+        })
+        .await?;
+        reply.queue_url.ok_or_else(|| QueueError::Unavailable(Some("the reply has no queue URL".into())))
+    }
+
+    /// A queue elsewhere would be looked for in the client's own region, and not be found or, worse, be found.
+    fn same_region(&self, address: &str, region: Option<&str>) -> Result<(), QueueError> {
+        match (region, self.client.config().region().map(AsRef::as_ref)) {
+            (Some(theirs), Some(ours)) if theirs != ours => Err(QueueError::Refused(format!(
+                "the queue {address} is in region {theirs}, but calls go to region {ours}; set AWS_REGION={theirs}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Broker for SqsBroker {
+    async fn open(&self, address: &QueueAddress) -> Result<Arc<dyn Queue>, QueueError> {
+        let url = self.url(address).await?;
+        Ok(Arc::new(SqsQueue::new(self.client.clone(), url, self.clock.clone())))
+    }
+}
+
+/// One queue on SQS. Deletes, visibility changes and sends that come close together go out in batches.
+#[derive(Debug)]
+pub struct SqsQueue {
+    target: Target,
+    clock: Clock,
+    deletes: Batcher<Delete>,
+    visibilities: Batcher<ChangeVisibility>,
+    sends: Batcher<Send>,
+    told_of_receive_count: AtomicBool,
+}
+
+impl SqsQueue {
+    /// The queue at `url`.
+    #[must_use]
+    pub fn new(client: aws_sdk_sqs::Client, url: String, clock: Clock) -> Self {
+        let target = Target { client, url };
+        Self {
+            deletes: Batcher::new(Delete(target.clone()), clock.clone()),
+            visibilities: Batcher::new(ChangeVisibility(target.clone()), clock.clone()),
+            sends: Batcher::new(Send(target.clone()), clock.clone()),
+            told_of_receive_count: AtomicBool::new(false),
+            target,
+            clock,
+        }
+    }
+}
+
+#[async_trait]
+impl Queue for SqsQueue {
+    async fn receive(&self, ask: &Receive) -> Result<Vec<Received>, QueueError> {
+        let Target { client, url } = &self.target;
+        let call = client
+            .receive_message()
+            .queue_url(url)
+            .max_number_of_messages(i32::try_from(ask.max.clamp(1, BATCH)).unwrap_or(1))
+            .wait_time_seconds(convert::seconds(ask.wait))
+            .visibility_timeout(convert::seconds(ask.visibility))
+            .message_system_attribute_names(MessageSystemAttributeName::All)
+            .message_attribute_names("All")
+            .set_receive_request_attempt_id(ask.attempt_id.clone());
+        let timeout = ask.wait + RECEIVE_MARGIN;
+        let sent = call.customize().config_override(aws::one_attempt(timeout)).send().await;
+        let messages = sent.map_err(Fault::from)?.messages.unwrap_or_default();
+        Ok(messages.into_iter().filter_map(|from| convert::received(from, &self.told_of_receive_count)).collect())
+    }
+
+    async fn delete(&self, handle: &ReceiptHandle) -> Result<(), QueueError> {
+        Ok(self.deletes.call(handle.clone()).await?)
+    }
+
+    async fn change_visibility(&self, handle: &ReceiptHandle, timeout: Duration) -> Result<(), QueueError> {
+        Ok(self.visibilities.call((handle.clone(), convert::seconds(timeout))).await?)
+    }
+
+    async fn send(&self, message: &Outgoing) -> Result<(), QueueError> {
+        let (size, attributes) = (message.size(), message.attributes.len());
+        if size > LARGEST_MESSAGE {
+            return Err(QueueError::Refused(format!("{size} bytes are more than the {LARGEST_MESSAGE} of a message")));
+        }
+        if attributes > MOST_ATTRIBUTES {
+            return Err(QueueError::Refused(format!("{attributes} attributes are more than {MOST_ATTRIBUTES}")));
+        }
+        Ok(self.sends.call(Arc::new(message.clone())).await?)
+    }
+
+    async fn facts(&self) -> Result<QueueFacts, QueueError> {
+        let Target { client, url } = &self.target;
+        let reply = retried(&self.clock, || async {
+            let call = client.get_queue_attributes().queue_url(url).attribute_names(QueueAttributeName::All);
+            Ok(call.customize().config_override(aws::one_attempt(LOOK_UP_TIMEOUT)).send().await?)
+        })
+        .await?;
+        let attributes = reply.attributes.unwrap_or_default();
+        let text = |name: QueueAttributeName| attributes.get(&name).map(String::as_str);
+        let seconds = |name, default| Duration::from_secs(text(name).and_then(|n| n.parse().ok()).unwrap_or(default));
+        let arn = text(QueueAttributeName::QueueArn)
+            .ok_or_else(|| QueueError::Unavailable(Some("the queue does not tell its ARN".into())))?;
+        Ok(QueueFacts {
+            arn: arn.to_owned(),
+            fifo: text(QueueAttributeName::FifoQueue) == Some("true"),
+            visibility: seconds(QueueAttributeName::VisibilityTimeout, DEFAULT_VISIBILITY),
+            retention: seconds(QueueAttributeName::MessageRetentionPeriod, DEFAULT_RETENTION),
+            redrive: text(QueueAttributeName::RedrivePolicy).and_then(convert::redrive),
+        })
+    }
+}
+
+/// Tries a look-up again while its fault is one that passes.
+async fn retried<T, F>(clock: &Clock, look_up: impl Fn() -> F) -> Result<T, Fault>
+where
+    F: Future<Output = Result<T, Fault>>,
+{
+    let mut attempt = 1;
+    loop {
+        match look_up().await {
+            Err(fault) if fault.is_transient() && attempt < LOOK_UP_TRIES => attempt += 1,
+            outcome => return outcome,
+        }
+        tokio::time::sleep(batch::backoff(clock, attempt)).await;
+    }
+}
+
+/// The region in a URL such as `https://sqs.eu-central-1.amazonaws.com/123456789012/payments`; `None` for hosts that are
+/// not SQS's own.
+fn region_of_url(url: &str) -> Option<&str> {
+    let host = url.split_once("://")?.1.split(['/', ':']).next()?;
+    let (region, domain) = host.strip_prefix("sqs.")?.split_once('.')?;
+    matches!(domain, "amazonaws.com" | "amazonaws.com.cn").then_some(region)
+}

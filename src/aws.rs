@@ -1,0 +1,179 @@
+//! The AWS SDK, set up once: one client per service and process, with its timeouts, retries and connections.
+//!
+//! Owns the numbers that bound a call, with why. Relies on the SDK for region, credentials and endpoint, which come from
+//! the SDK's own environment and files. Must never be made anew for a call: every client has a pool of connections of its
+//! own, and a new one begins with cold connections and fresh credentials.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use aws_config::{BehaviorVersion, SdkConfig};
+use aws_sdk_sqs::{
+    config::{
+        ConfigBag, Intercept, RuntimeComponents, StalledStreamProtectionConfig,
+        interceptors::BeforeTransmitInterceptorContextRef, retry::RetryConfig, timeout::TimeoutConfig,
+    },
+    error::BoxError,
+};
+
+use crate::{clock::Clock, queue::sqs::SqsBroker};
+
+/// Longest wait for a connection to SQS, TLS included. Below every attempt timeout, so that a connection that could not
+/// be had is told as what it is: nothing was sent. A lost SYN is sent again after one second.
+const SQS_CONNECT: Duration = Duration::from_secs(2);
+
+/// Longest attempt of a call to SQS that does not set its own. SQS answers in some tens of milliseconds. A full batch is
+/// 1 MiB, and this is enough for one at 1 Mbit/s.
+const SQS_ATTEMPT: Duration = Duration::from_secs(10);
+
+/// Longest wait for a connection to DynamoDB. With the attempts below a lost SYN is met by the next attempt.
+const GUARD_CONNECT: Duration = Duration::from_secs(1);
+
+/// Longest attempt of a guard call. DynamoDB answers single items in milliseconds; what has not come by now is lost.
+const GUARD_ATTEMPT: Duration = Duration::from_millis(1500);
+
+/// Attempts of a guard call, the first included. A conditional write that the SDK repeats after it was applied is refused
+/// by its own record; rule G3 recognises that.
+const GUARD_ATTEMPTS: u32 = 3;
+
+/// First pause between two attempts of a guard call, doubled once.
+const GUARD_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Longest pause between two attempts of a guard call.
+const GUARD_LONGEST_BACKOFF: Duration = Duration::from_millis(250);
+
+/// The whole of a guard call: its attempts and pauses fit, and a server that asks for longer pauses does not get them.
+/// A verdict then comes well inside any lease worth having.
+const GUARD_CALL: Duration = Duration::from_secs(5);
+
+/// Loads region, credentials and endpoint as every AWS tool finds them: `AWS_REGION`, `AWS_PROFILE`, `AWS_ENDPOINT_URL`
+/// and the rest, profile files, container and instance roles. Cannot fail; what is missing shows at the first call.
+pub async fn load() -> SdkConfig {
+    aws_config::defaults(BehaviorVersion::latest()).load().await
+}
+
+/// The clients of one process. Clones share connections, credentials and counts.
+#[derive(Debug, Clone)]
+pub struct Aws {
+    sqs: aws_sdk_sqs::Client,
+    dynamodb: aws_sdk_dynamodb::Client,
+    calls: Calls,
+}
+
+impl Aws {
+    /// With `config`'s region, credentials, endpoint and HTTP client. Its timeouts and retries are replaced: leases are
+    /// reckoned with the ones here.
+    #[must_use]
+    pub fn new(config: &SdkConfig) -> Self {
+        let calls = Calls::default();
+        Self { sqs: sqs_client(config, calls.clone()), dynamodb: dynamodb_client(config, calls.clone()), calls }
+    }
+
+    /// The queues of the account.
+    #[must_use]
+    pub fn sqs(&self) -> SqsBroker {
+        SqsBroker::new(self.sqs.clone(), Clock::system())
+    }
+
+    /// The SQS client, for tools. Unlike the calls of [`Aws::sqs`] it retries as the SDK does by default.
+    #[must_use]
+    pub fn sqs_client(&self) -> aws_sdk_sqs::Client {
+        self.sqs.clone()
+    }
+
+    /// The DynamoDB client, bounded as a guard needs it.
+    #[must_use]
+    pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
+        self.dynamodb.clone()
+    }
+
+    /// The region, if one was found.
+    #[must_use]
+    pub fn region(&self) -> Option<&str> {
+        self.sqs.config().region().map(AsRef::as_ref)
+    }
+
+    /// Requests sent so far, by IAM action name (`sqs:ReceiveMessage`, `dynamodb:PutItem`). Attempts count, as they do on
+    /// the bill; a batch is one.
+    #[must_use]
+    pub fn calls(&self) -> BTreeMap<String, u64> {
+        self.calls.lock().clone()
+    }
+}
+
+fn sqs_client(config: &SdkConfig, calls: Calls) -> aws_sdk_sqs::Client {
+    let timeouts = TimeoutConfig::builder().connect_timeout(SQS_CONNECT).operation_attempt_timeout(SQS_ATTEMPT).build();
+    let config = aws_sdk_sqs::config::Builder::from(config)
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::standard())
+        // A long poll is a connection on which nothing comes for up to 20 s: just what the protection would cut off.
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+        .interceptor(calls)
+        .build();
+    aws_sdk_sqs::Client::from_conf(config)
+}
+
+fn dynamodb_client(config: &SdkConfig, calls: Calls) -> aws_sdk_dynamodb::Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(GUARD_CONNECT)
+        .operation_attempt_timeout(GUARD_ATTEMPT)
+        .operation_timeout(GUARD_CALL)
+        .build();
+    let retries = RetryConfig::standard()
+        .with_max_attempts(GUARD_ATTEMPTS)
+        .with_initial_backoff(GUARD_BACKOFF)
+        .with_max_backoff(GUARD_LONGEST_BACKOFF);
+    let config = aws_sdk_dynamodb::config::Builder::from(config)
+        .timeout_config(timeouts)
+        .retry_config(retries)
+        .interceptor(calls)
+        .build();
+    aws_sdk_dynamodb::Client::from_conf(config)
+}
+
+/// What a single SQS call changes of the client's settings: one attempt, this long.
+///
+/// An *attempt* timeout, for an operation timeout would span attempts. One attempt, because the SDK's retries draw on one
+/// bucket of tokens for the whole service: a spell of throttled receives would leave none for deletes. What is retried,
+/// and when, is the adapter's to say. The connect timeout is left alone, for the SDK keeps one pool of connections for
+/// each value of it.
+pub(crate) fn one_attempt(timeout: Duration) -> aws_sdk_sqs::config::Builder {
+    aws_sdk_sqs::Config::builder()
+        .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(timeout).build())
+        .retry_config(RetryConfig::disabled())
+}
+
+/// Counts requests by operation. A lock, for it is held for one look-up and never across an await.
+#[derive(Debug, Clone, Default)]
+struct Calls(Arc<Mutex<BTreeMap<String, u64>>>);
+
+impl Calls {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Intercept for Calls {
+    fn name(&self) -> &'static str {
+        "leasehold::Calls"
+    }
+
+    /// Just before each attempt. Both services name the operation in the same header, as `AmazonSQS.SendMessage` and
+    /// `DynamoDB_20120810.PutItem`.
+    fn read_before_transmit(
+        &self,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let target = context.request().headers().get("x-amz-target").unwrap_or_default();
+        if let Some((service, operation)) = target.split_once('.') {
+            let service = if service.starts_with("DynamoDB") { "dynamodb" } else { "sqs" };
+            *self.lock().entry(format!("{service}:{operation}")).or_default() += 1;
+        }
+        Ok(())
+    }
+}
