@@ -1,6 +1,7 @@
 //! Leasehold.
 pub mod clock;
 pub mod guard;
+pub mod key;
 pub mod message;
 pub mod queue;
 pub mod settle;
