@@ -1,0 +1,298 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::message::Attribute;
+
+fn message(body: &str) -> Message {
+    Message { id: "m1".into(), body: body.into(), ..Message::default() }
+}
+
+fn pointers(all: &[&str]) -> Vec<String> {
+    all.iter().map(|&pointer| pointer.to_owned()).collect()
+}
+
+fn derive(body: &str, all: &[&str]) -> Result<String, String> {
+    let key = KeySource::Pointers(pointers(all)).derive(&message(body));
+    key.map(|key| key.to_string()).map_err(|error| error.to_string())
+}
+
+fn plain(operation: &str, key: impl Into<Key>) -> String {
+    pk(None, operation, &key.into(), KeyHash::Long).expect("a key").0
+}
+
+#[test]
+fn g10_an_ordinary_primary_key_reads_as_what_it_names() {
+    assert_eq!(plain("payments", "p1"), "payments#p1");
+    assert_eq!(plain("payments", ("tenant 1", 12_u64)), "payments#tenant 1#n:12");
+    assert_eq!(plain("payments", (true, -1_i64, "é")), "payments#b:true#n:-1#é");
+    let key = Key::from("p1");
+    assert_eq!(pk(Some("prod"), "payments", &key, KeyHash::Long), Some(Pk("prod/payments#p1".into())));
+}
+
+#[test]
+fn g10_parts_are_escaped_and_typed() {
+    assert_eq!(plain("a/b", "100%#/:\n\u{85}"), "a%2Fb#100%25%23%2F%3A%0A%C2%85");
+    assert_ne!(plain("q", ("a", "b")), plain("q", "a#b"));
+    assert_ne!(plain("q", "12"), plain("q", 12_u32));
+    assert_ne!(plain("q", "n:12"), plain("q", 12_i32));
+    assert_ne!(plain("q", "true"), plain("q", true));
+    assert_ne!(plain("q", (("a", "b"), "c")), plain("q", ("a", ("b", "c"))));
+    assert_ne!(plain("q", (("a", "b"), "c")), plain("q", ("a", "b", "c")));
+    assert_eq!(plain("q", (("a", "b"), "c")), "q#t:a%23b#c");
+}
+
+#[test]
+fn g10_what_is_not_there_is_no_key() {
+    for key in [
+        Key::from(""),
+        Key::from(String::new()),
+        Key::from(None::<u64>),
+        Key::from(Some("")),
+        Key::from(("tenant", "")),
+        Key::from(("a", 1_u64, None::<String>)),
+    ] {
+        assert!(key.is_missing(), "{key:?}");
+        assert_eq!(pk(Some("n"), "q", &key, KeyHash::Always), None);
+    }
+    assert!(!Key::from(Some(("a", 0_u64))).is_missing());
+}
+
+#[test]
+fn g10_a_long_key_is_hashed_and_any_is_on_request() {
+    let longest = LONGEST_PK - "q#".len();
+    assert_eq!(plain("q", "x".repeat(longest)).len(), LONGEST_PK);
+    let hashed = plain("q", "x".repeat(longest + 1));
+    assert!(hashed.starts_with("q#sha256:"), "{hashed}");
+    assert_eq!(hashed.len(), "q#sha256:".len() + 64);
+    assert_ne!(hashed, plain("q", "x".repeat(longest + 2)));
+    // `printf %s p1 | sha256sum`: what an operator would type to find the record of a key.
+    let always = pk(Some("n"), "q", &Key::from("p1"), KeyHash::Always).expect("a key").0;
+    assert_eq!(always, "n/q#sha256:f64551fcd6f07823cb87971cfb91446425da18286b3ab1ef935e0cbd7a69f68a");
+}
+
+#[test]
+fn g10_a_primary_key_belongs_to_one_namespace_and_operation() {
+    let key = pk(Some("prod"), "payments", &Key::from("p1"), KeyHash::Long).expect("a key");
+    assert!(belongs(&key, Some("prod"), "payments"));
+    for (namespace, operation) in [(Some("prod"), "pay"), (None, "payments"), (Some("test"), "payments"), (None, "")] {
+        assert!(!belongs(&key, namespace, operation), "{namespace:?} {operation:?}");
+    }
+}
+
+fn part() -> impl Strategy<Value = Key> {
+    prop_oneof![
+        "[a#/:%\n]{0,4}".prop_map(Key::from),
+        any::<String>().prop_map(Key::from),
+        any::<i64>().prop_map(Key::from),
+        (0_u32..3).prop_map(Key::from),
+        any::<bool>().prop_map(Key::from),
+    ]
+}
+
+/// What a key is made of, to compare by something else than the text under test.
+fn whole() -> impl Strategy<Value = (String, Key)> {
+    prop_oneof![
+        part().prop_map(|a| (format!("{a:?}"), a)),
+        (part(), part()).prop_map(|(a, b)| (format!("{a:?},{b:?}"), Key::from((a, b)))),
+        (part(), part(), part())
+            .prop_map(|(a, b, c)| (format!("({a:?},{b:?}),{c:?}"), Key::from((Key::from((a, b)), c)))),
+        (part(), part(), part()).prop_map(|(a, b, c)| (format!("{a:?},{b:?},{c:?}"), Key::from((a, b, c)))),
+    ]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a#/:%]{0,3}"
+}
+
+proptest! {
+    #[test]
+    fn g10_different_names_and_keys_never_become_one_primary_key(
+        one in (proptest::option::of(name()), name(), whole()),
+        two in (proptest::option::of(name()), name(), whole()),
+    ) {
+        let [a, b] = [&one, &two].map(|(namespace, operation, (_, key))| {
+            pk(namespace.as_deref(), operation, key, KeyHash::Long)
+        });
+        if let (Some(a), Some(b)) = (a, b) {
+            prop_assert!(!a.0.starts_with('#') && a.0.len() <= LONGEST_PK);
+            prop_assert!(!a.0.chars().any(char::is_control));
+            let same = (&one.0, &one.1, &one.2.0) == (&two.0, &two.1, &two.2.0);
+            prop_assert_eq!(a == b, same, "{:?} {:?}", a, b);
+        }
+    }
+
+    #[test]
+    fn g10_two_texts_are_one_key_only_if_they_are_one_text(a in "[a#/:%25\n]{1,5}", b in "[a#/:%25\n]{1,5}") {
+        prop_assert_eq!(Key::from(a.as_str()) == Key::from(b.as_str()), a == b);
+    }
+
+    #[test]
+    fn g9_g10_no_body_and_no_pointer_makes_it_panic(body in any::<String>(), pointer in any::<String>()) {
+        let message = message(&body);
+        let _ = KeySource::Pointers(vec![pointer.clone()]).derive(&message);
+        prop_assert!(FingerprintSource::Body.of(&message).is_some());
+        prop_assert!(FingerprintSource::Pointers(vec![pointer]).of(&message).is_some());
+    }
+}
+
+#[test]
+fn g10_the_key_in_the_body_is_the_key_that_code_would_make() {
+    let body = r#"{"tenant": "t1", "order": {"id": 12, "lines": [{"sku": "a/b"}]}, "a/b": {"~c": true}}"#;
+    for (all, key) in [
+        (&["/tenant"][..], Key::from("t1")),
+        (&["/tenant", "/order/id"], Key::from(("t1", 12_u64))),
+        (&["/order/lines/0/sku"], Key::from("a/b")),
+        (&["/a~1b/~0c"], Key::from(true)),
+    ] {
+        assert_eq!(derive(body, all), Ok(key.to_string()));
+    }
+}
+
+#[test]
+fn g10_a_number_is_its_text() {
+    let body = r#"{"big": 12345678901234567890, "one": 1, "float": 1.0, "huge": 1e999}"#;
+    assert_eq!(derive(body, &["/big"]), Ok("n:12345678901234567890".into()));
+    assert_eq!(derive(body, &["/one"]), Ok("n:1".into()));
+    assert_eq!(derive(body, &["/float"]), Ok("n:1.0".into()));
+    assert_eq!(derive(body, &["/huge"]), Ok("n:1e999".into()));
+}
+
+#[test]
+fn g10_what_is_no_key_is_told_with_its_pointer() {
+    let body = r#"{"null": null, "empty": "", "object": {}, "array": [1], "text": "x", "id": "1", "id": ""}"#;
+    for (pointer, found) in [
+        ("/absent", "missing"),
+        ("/text/deeper", "missing"),
+        ("/array/-", "missing"),
+        ("/array/00", "missing"),
+        ("/array/1", "missing"),
+        ("/array/99999999999999999999999", "missing"),
+        ("/null", "null"),
+        ("/empty", "empty"),
+        ("/object", "an object"),
+        ("/array", "an array"),
+        ("/id", "empty"), // the last of two members is the one that handlers see
+    ] {
+        assert_eq!(derive(body, &["/text", pointer]), Err(format!("no key: {pointer} is {found}")));
+    }
+}
+
+#[test]
+fn t4_bodies_that_are_no_json_have_no_key() {
+    for body in ["", "nope", "{", "\u{feff}{}", r#"{"id": "\ud800"}"#, r#"{"id": 01}"#, "{}{}"] {
+        assert_eq!(derive(body, &["/id"]), Err("no key: the body is not JSON".into()), "{body}");
+    }
+}
+
+#[test]
+fn g10_keys_outside_of_the_body_are_texts_that_are_there() {
+    let mut message = message("nope");
+    let attribute = KeySource::Attribute("order".into());
+    assert!(matches!(attribute.derive(&message), Err(KeyError::NoAttribute(name)) if name == "order"));
+    assert!(matches!(KeySource::DeduplicationId.derive(&message), Err(KeyError::NoDeduplicationId)));
+    message.attributes.insert("order".into(), Attribute::text(""));
+    assert!(attribute.derive(&message).is_err());
+    message.attributes.insert("order".into(), Attribute::text("o1"));
+    message.deduplication_id = Some("d1".into());
+    assert_eq!(attribute.derive(&message).ok(), Some(Key::from("o1")));
+    assert_eq!(KeySource::DeduplicationId.derive(&message).ok(), Some(Key::from("d1")));
+    assert_eq!(KeySource::MessageId.derive(&message).ok(), Some(Key::from("m1")));
+}
+
+fn print(source: &FingerprintSource, body: &str) -> String {
+    source.of(&message(body)).expect("a fingerprint")
+}
+
+fn same(a: &str, b: &str) -> bool {
+    print(&FingerprintSource::Body, a) == print(&FingerprintSource::Body, b)
+}
+
+#[test]
+fn g9_what_json_calls_the_same_is_the_same_payload() {
+    assert!(same(r#"{"a": 1, "b": [true, null]}"#, "\n{\"b\":[true,null],\"a\":1} "));
+    assert!(same(r#"{"\u0061": "\u0041\/"}"#, r#"{"a": "A/"}"#));
+    assert!(same(r#"{"a": 1, "a": 2}"#, r#"{"a": 2}"#));
+    assert!(same(r#""\ud83d\ude00""#, "\"😀\""));
+}
+
+#[test]
+fn g9_other_values_are_another_payload() {
+    assert!(!same(r#"{"a": 1}"#, r#"{"a": 1.0}"#));
+    assert!(!same("12345678901234567890", "12345678901234567891"));
+    assert!(!same(r#"{"a": 1}"#, r#"{"a": "1"}"#));
+    assert!(!same("[1,2]", "[2,1]"));
+    assert!(!same("{}", "[]"));
+    assert!(!same(r#"["a,b"]"#, r#"["a","b"]"#));
+    assert!(!same("nope", "nope "));
+}
+
+#[test]
+fn g9_bytes_never_look_like_json() {
+    // The canonical form of a JSON text, were it hashed as the bytes that it is made of.
+    assert_ne!(print(&FingerprintSource::Body, "{}"), sha256(["bytes:{}"]));
+    assert_eq!(print(&FingerprintSource::Body, "nope"), sha256(["bytes:nope"]));
+    assert_eq!(print(&FingerprintSource::Body, r#"["\ud800"]"#), sha256([r#"bytes:["\ud800"]"#]));
+}
+
+#[test]
+fn g9_nesting_is_bounded() {
+    let nested = |levels: usize| format!("{}{} {}", "[".repeat(levels), 1, "]".repeat(levels));
+    assert_eq!(
+        print(&FingerprintSource::Body, &nested(128)),
+        sha256([format!("json:{}", nested(128).replace(' ', ""))])
+    );
+    assert_eq!(print(&FingerprintSource::Body, &nested(129)), sha256([format!("bytes:{}", nested(129))]));
+    let bottomless = "[".repeat(1024 * 1024);
+    assert_eq!(print(&FingerprintSource::Body, &bottomless), sha256([format!("bytes:{bottomless}")]));
+}
+
+#[test]
+fn g9_pointers_compare_only_what_they_point_at() {
+    let source = FingerprintSource::Pointers(pointers(&["/amount", "/to"]));
+    let of = |body: &str| print(&source, body);
+    assert_eq!(of(r#"{"amount": 1, "to": {"b": 1, "a": 2}, "sent": 5}"#), of(r#"{"to": {"a":2,"b":1}, "amount": 1}"#));
+    assert_ne!(of(r#"{"amount": 1, "to": null}"#), of(r#"{"amount": 1}"#));
+    assert_ne!(of(r#"{"amount": 1}"#), of(r#"{"to": 1}"#));
+    assert_eq!(of("nope"), sha256(["bytes:nope"]));
+    assert_eq!(FingerprintSource::Off.of(&message("{}")), None);
+}
+
+proptest! {
+    /// Checked against a printer that knows nothing of raw values: numbers are whole, so that it does not round them.
+    #[test]
+    fn g9_the_canonical_form_is_what_sorted_compact_json_is(value in json_value(), pretty: bool) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+        let compact = serde_json::to_string(&sorted(&value)).expect("JSON");
+        prop_assert_eq!(print(&FingerprintSource::Body, &text.expect("JSON")), sha256([format!("json:{compact}")]));
+    }
+}
+
+fn json_value() -> impl Strategy<Value = serde_json::Value> {
+    use serde_json::Value;
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map(any::<String>(), inner, 0..5)
+                .prop_map(|members| Value::Object(members.into_iter().rev().collect())),
+        ]
+    })
+}
+
+/// Sorted whether or not `preserve_order` is on somewhere in the build.
+fn sorted(value: &serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().map(|(name, value)| (name.clone(), sorted(value))).collect();
+            members.sort_by(|a, b| a.0.cmp(&b.0));
+            serde_json::Value::Object(members.into_iter().collect())
+        }
+        serde_json::Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
+    }
+}
