@@ -16,7 +16,6 @@ pub use steps::StepKey;
 
 pub(crate) mod context;
 pub(crate) mod error;
-pub mod exec;
 mod payload;
 pub(crate) mod steps;
 

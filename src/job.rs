@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::{Clock, Millis},
-    config::{GuardMode, OutagePolicy, QueueConfig},
+    config::{OutagePolicy, QueueConfig},
     guard::{
-        Change, Claim, Claimed, Failure, Fence, Guard, GuardError, Owner, Pk, Record, Source, Status, TakeOver,
+        Claim, Claimed, Failure, Guard, GuardError, Owner, Pk, Record, Source, Status, TakeOver,
         TakeOverKind,
         execution::{ExecutionLease, Owned},
         outage::{Absences, Circuit},
@@ -132,7 +132,7 @@ fn identify(jobs: &Jobs, work: &dyn Work, message: &Message) -> Result<Identity,
     let fingerprint = jobs.config.fingerprint.of(message);
     // Message and deduplication ids do not survive the DLQ: what the failure noted is the key it was claimed under.
     let noted = message.dead_letter.as_ref().and_then(|note| note.pk.clone()).map(Pk);
-    if let Some(pk) = noted.filter(|pk| key::belongs_to(pk, jobs.namespace.as_deref(), &jobs.config.operation)) {
+    if let Some(pk) = noted.filter(|pk| key::belongs(pk, jobs.namespace.as_deref(), &jobs.config.operation)) {
         return Ok(Identity { pk: Some(pk), fingerprint });
     }
     let key = match (caught(|| work.key()), &jobs.config.key) {

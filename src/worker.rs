@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::{Config, Problem, Warning},
+    config::{Config, DRAIN_RESERVE, Problem, Warning},
     guard::Guard,
     handler::{ErasedHandler, Handler},
     queue::Broker,
@@ -218,9 +218,6 @@ struct Checked {
     cancel_grace: Duration,
 }
 
-/// Kept of `DRAIN_TIMEOUT` for what follows when handlers have ended: the last writes, deletes and delays.
-pub(crate) const RESERVE: Duration = Duration::from_secs(2);
-
 async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     let mut tending = JoinSet::new();
     let pulse = Arc::new(Pulse::new());
@@ -248,7 +245,7 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
 /// came of them; then the process can go.
 async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>) {
     let gone_by = Instant::now() + checked.drain_timeout;
-    let halt_at = gone_by - (checked.cancel_grace + RESERVE).min(checked.drain_timeout);
+    let halt_at = gone_by - (checked.cancel_grace + DRAIN_RESERVE).min(checked.drain_timeout);
     tracing::info!("draining: no new messages; handlers may run on for {:?}", halt_at - Instant::now());
     checked.drain.cancel();
     tokio::select! {
@@ -259,7 +256,7 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
         () = sleep_until(halt_at) => tracing::warn!("the drain's time is used up: handlers are cancelled"),
     }
     checked.halt.cancel();
-    let last = (Instant::now() + checked.cancel_grace + RESERVE).min(gone_by);
+    let last = (Instant::now() + checked.cancel_grace + DRAIN_RESERVE).min(gone_by);
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
         queues.shutdown().await;

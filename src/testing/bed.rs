@@ -1,12 +1,18 @@
 //! Queues, a guard and faults in one place, and workers on top of them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::sleep;
 
 use crate::{
     clock::Clock,
     guard::{Guard, memory::MemoryGuard},
-    queue::{Broker, Outgoing, RedrivePolicy, memory::MemoryQueue},
+    queue::{Outgoing, memory::MemoryQueue},
     settle::dead_letter::Note,
+    shutdown::Shutdown,
     worker::Worker,
 };
 
@@ -19,8 +25,8 @@ use super::{Faults, FaultyBroker, FaultyGuard, MemoryBroker, MemoryQueueSettings
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
 /// let bed = TestBed::new(&["payments"]);
-/// bed.send("payments", r#"{"id":"p1"}"#).await;
-/// bed.send("payments", r#"{"id":"p1"}"#).await;
+/// bed.send("payments", r#"{"id":"p1"}"#);
+/// bed.send("payments", r#"{"id":"p1"}"#);
 /// let worker = bed
 ///     .worker(&[("LEASEHOLD_QUEUES", "payments"), ("LEASEHOLD_KEY", "/id")])
 ///     .queue("payments", handler(async |_: &Raw, _: &JobContext| Ok(())));
@@ -34,10 +40,11 @@ pub struct TestBed {
     pub broker: MemoryBroker,
     /// The guard's table.
     pub guard: MemoryGuard,
-    /// Faults of the queues, by operation.
-    pub queue_faults: Faults,
-    /// Faults of the guard, by operation.
+    /// Faults of the guard, for all workers of the bed.
     pub guard_faults: Faults,
+    queues: Arc<FaultyBroker>,
+    /// Locked for single look-ups.
+    names: Arc<Mutex<Vec<String>>>,
 }
 
 /// Receives after which a message goes to the dead-letter queue by itself: out of the way of most tests.
@@ -47,11 +54,13 @@ impl TestBed {
     /// With these queues and a dead-letter queue for each. Names that end in `.fifo` are FIFO.
     #[must_use]
     pub fn new(queues: &[&str]) -> Self {
+        let broker = MemoryBroker::default();
         let bed = Self {
-            broker: MemoryBroker::default(),
+            queues: Arc::new(FaultyBroker::new(Arc::new(broker.clone()))),
+            broker,
             guard: MemoryGuard::default(),
-            queue_faults: Faults::default(),
             guard_faults: Faults::default(),
+            names: Arc::default(),
         };
         for name in queues {
             bed.add(name, MAX_RECEIVE_COUNT);
@@ -65,6 +74,13 @@ impl TestBed {
         self.broker.create(&dead, MemoryQueueSettings::default());
         let redrive = Some((dead, max_receive_count));
         self.broker.create(name, MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() });
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    }
+
+    /// Faults of a queue, for all workers of the bed.
+    #[must_use]
+    pub fn queue_faults(&self, name: &str) -> Faults {
+        self.queues.faults(name)
     }
 
     /// The name of a queue's dead-letter queue here.
@@ -77,17 +93,13 @@ impl TestBed {
     }
 
     /// One of the queues.
-    ///
-    /// # Panics
-    /// If there is none of that name: a test that misspells a queue proves nothing.
     #[must_use]
-    #[expect(clippy::panic, reason = "a test that misspells a queue proves nothing")]
     pub fn queue(&self, name: &str) -> Arc<MemoryQueue> {
-        self.broker.queue(name).unwrap_or_else(|| panic!("there is no queue {name:?} in this test bed"))
+        self.broker.queue(name)
     }
 
-    /// Sends a message; its id comes back.
-    pub async fn send(&self, queue: &str, body: impl Into<String>) -> String {
+    /// Sends a message; its id comes back. `None` if the queue refuses it, or has dropped it as a duplicate.
+    pub fn send(&self, queue: &str, body: impl Into<String>) -> Option<String> {
         let group = queue.ends_with(".fifo").then(|| "group".to_owned());
         let body = body.into();
         let deduplication_id = group.is_some().then(|| body.clone());
@@ -110,13 +122,26 @@ impl TestBed {
     /// As [`worker`](Self::worker), with a clock of its own.
     #[must_use]
     pub fn worker_with(&self, vars: &[(&str, &str)], clock: Clock) -> Worker {
-        let broker: Arc<dyn Broker> = Arc::new(self.broker.clone());
         let guard: Arc<dyn Guard> = Arc::new(self.guard.clone());
         Worker::from_vars(vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
-            .adapters(
-                Arc::new(FaultyBroker::new(broker, self.queue_faults.clone())),
-                Arc::new(FaultyGuard::new(guard, self.guard_faults.clone())),
-            )
+            .adapters(Arc::<FaultyBroker>::clone(&self.queues), Arc::new(FaultyGuard::new(guard, self.guard_faults.clone())))
             .clock(clock)
+    }
+
+    /// A shutdown that drains when every queue is empty, dead-letter queues apart.
+    #[must_use]
+    pub fn until_idle(&self) -> Shutdown {
+        /// Between two looks, in (paused) time.
+        const LOOK: Duration = Duration::from_millis(100);
+        let bed = self.clone();
+        Shutdown::when(async move {
+            while !bed.is_idle() {
+                sleep(LOOK).await;
+            }
+        })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|name| self.queue(name).is_empty())
     }
 }

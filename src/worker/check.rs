@@ -9,9 +9,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    aws::Aws,
+    aws::{self, Aws},
     clock::Clock,
-    config::{Config, DeadLetter, GuardMode, Problem, QueueConfig},
+    config::{Config, DeadLetter, GuardMode, Problem, QueueConfig, VisibilityTimeout},
     guard::{
         Guard, GuardError,
         dynamodb::DynamoDbGuard,
@@ -40,8 +40,8 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
     let clock = worker.clock.clone().unwrap_or_else(Clock::system);
     let (broker, guard) = match (worker.adapters, worker.aws) {
         (Some(adapters), _) => adapters,
-        (None, Some(sdk)) => adapters(&Aws::new(&sdk), &config, &clock),
-        (None, None) => adapters(&Aws::load().await, &config, &clock),
+        (None, Some(sdk)) => adapters(&Aws::new(&sdk), &config),
+        (None, None) => adapters(&Aws::new(&aws::load().await), &config),
     };
     let until = Instant::now() + config.start_timeout;
     loop {
@@ -56,8 +56,8 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
     }
 }
 
-fn adapters(aws: &Aws, config: &Config, clock: &Clock) -> (Arc<dyn Broker>, Arc<dyn Guard>) {
-    (Arc::new(aws.sqs(clock.clone())), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone(), clock.clone())))
+fn adapters(aws: &Aws, config: &Config) -> (Arc<dyn Broker>, Arc<dyn Guard>) {
+    (Arc::new(aws.sqs()), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone())))
 }
 
 type Handlers = BTreeMap<String, Arc<dyn ErasedHandler>>;
@@ -263,7 +263,7 @@ fn build(
         .filter_map(|(name, seen)| {
             let queue = config.queues.get(&name)?.clone();
             let facts = seen.facts.as_ref();
-            let visibility = queue.visibility_timeout.within(facts.map(|facts| facts.visibility));
+            let visibility = visibility(queue.visibility_timeout, facts);
             let guard = (queue.guard == GuardMode::Claim).then(|| Arc::clone(&watched));
             let there = Arc::new(Circuit::new(format!("the handler of {name}"), clock.clone()));
             let jobs = Jobs {
@@ -318,6 +318,11 @@ fn build(
         drain_timeout: config.drain_timeout,
         cancel_grace: config.cancel_grace,
     }
+}
+
+/// In a range, the queue's own timeout is where it starts (rule L3).
+fn visibility(range: VisibilityTimeout, facts: Option<&QueueFacts>) -> Duration {
+    facts.map_or(range.floor, |facts| facts.visibility.clamp(range.floor, range.ceiling))
 }
 
 /// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4).

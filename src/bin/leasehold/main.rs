@@ -1,1 +1,3 @@
+//! The `leasehold` command.
+
 fn main() {}

@@ -1,0 +1,157 @@
+//! What the tests here share: a handler whose behaviour is in the payload, and a book of what it did.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use leasehold::{CancelCause, Handler, HandlerError, HandlerResult, JobContext, ResultExt, Worker, testing::TestBed};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+/// What a message asks of the handler.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) id: String,
+    /// How long it takes.
+    #[serde(default)]
+    pub(crate) millis: u64,
+    /// What it does on its first runs, in turn; after that it succeeds.
+    #[serde(default)]
+    pub(crate) first: Vec<Act>,
+    /// Part of the payload that tells two payloads apart.
+    #[serde(default)]
+    pub(crate) note: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Act {
+    Fail,
+    FailForGood,
+    Panic,
+    NotYet,
+    Unavailable,
+    Hang,
+    /// Takes the step `charge`, then fails.
+    ChargeThenFail,
+}
+
+/// One run, as the book has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) id: String,
+    pub(crate) attempt: u32,
+    pub(crate) fence: u64,
+    /// Since the book was opened.
+    pub(crate) began: Duration,
+    /// `None` while it runs, or if it was cut off.
+    pub(crate) ended: Option<Duration>,
+    pub(crate) cancelled: Option<CancelCause>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Book {
+    opened: Instant,
+    runs: Arc<Mutex<Vec<Run>>>,
+    charges: Arc<Mutex<Vec<String>>>,
+}
+
+impl Book {
+    pub(crate) fn new() -> Self {
+        Self { opened: Instant::now(), runs: Arc::default(), charges: Arc::default() }
+    }
+
+    pub(crate) fn runs(&self, id: &str) -> Vec<Run> {
+        self.runs.lock().unwrap().iter().filter(|run| run.id == id).cloned().collect()
+    }
+
+    /// The seconds at which runs of an id began.
+    pub(crate) fn began(&self, id: &str) -> Vec<u64> {
+        self.runs(id).iter().map(|run| run.began.as_secs()).collect()
+    }
+
+    /// The downstream keys of the step `charge`, each time it really ran.
+    pub(crate) fn charges(&self) -> Vec<String> {
+        self.charges.lock().unwrap().clone()
+    }
+
+    /// Runs that ended by themselves, by id.
+    pub(crate) fn completed(&self) -> BTreeMap<String, usize> {
+        let mut completed = BTreeMap::new();
+        for run in self.runs.lock().unwrap().iter().filter(|run| run.ended.is_some()) {
+            *completed.entry(run.id.clone()).or_default() += 1;
+        }
+        completed
+    }
+
+    fn change(&self, index: usize, change: impl FnOnce(&mut Run)) {
+        change(&mut self.runs.lock().unwrap()[index]);
+    }
+
+    fn begin(&self, job: &Job, cx: &JobContext) -> (usize, usize) {
+        let mut runs = self.runs.lock().unwrap();
+        let before = runs.iter().filter(|run| run.id == job.id).count();
+        runs.push(Run {
+            id: job.id.clone(),
+            attempt: cx.attempt(),
+            fence: cx.fence(),
+            began: self.opened.elapsed(),
+            ended: None,
+            cancelled: None,
+        });
+        (runs.len() - 1, before)
+    }
+}
+
+impl Handler for Book {
+    type Payload = Job;
+
+    async fn handle(&self, job: &Job, cx: &JobContext) -> HandlerResult {
+        let (run, before) = self.begin(job, cx);
+        let work = async {
+            sleep(Duration::from_millis(job.millis)).await;
+            match job.first.get(before) {
+                None => Ok(()),
+                Some(Act::Fail) => Err(HandlerError::new("it failed").reason("failing")),
+                Some(Act::FailForGood) => Err("never").permanent().reason("hopeless"),
+                Some(Act::Panic) => panic!("oh"),
+                Some(Act::NotYet) => Err(HandlerError::new("later").not_yet(Duration::from_secs(7))),
+                Some(Act::Unavailable) => Err("gone").unavailable(),
+                Some(Act::Hang) => std::future::pending().await,
+                Some(Act::ChargeThenFail) => {
+                    cx.step("charge", async |key| {
+                        self.charges.lock().unwrap().push(key.to_string());
+                        Ok::<_, HandlerError>(())
+                    })
+                    .await?;
+                    Err("after the charge")?
+                }
+            }
+        };
+        let result = tokio::select! {
+            biased;
+            result = work => result,
+            cause = cx.cancelled().wait() => {
+                self.change(run, |run| run.cancelled = Some(cause));
+                return Err("cancelled")?;
+            }
+        };
+        self.change(run, |run| run.ended = Some(self.opened.elapsed()));
+        result
+    }
+}
+
+/// A worker for the queue `jobs` with short settings that suit most tests; `vars` come on top.
+pub(crate) fn worker(bed: &TestBed, book: &Book, vars: &[(&str, &str)]) -> Worker {
+    let mut all = vec![
+        ("LEASEHOLD_QUEUES", "jobs"),
+        ("LEASEHOLD_KEY", "/id"),
+        ("LEASEHOLD_VISIBILITY_TIMEOUT", "30s"),
+        ("LEASEHOLD_BACKOFF", "10s..60s"),
+    ];
+    all.extend(vars);
+    let vars: Vec<_> = all.iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect();
+    bed.worker(&vars).queue("jobs", book.clone())
+}
