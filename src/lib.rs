@@ -1,5 +1,6 @@
 //! Leasehold.
 pub mod clock;
+pub mod config;
 pub mod guard;
 pub mod key;
 pub mod message;
