@@ -1,7 +1,7 @@
 //! What the rest of the crate knows of its configuration: plain values with the documented defaults.
 //!
-//! Owns what a setting means and, in [`Config::check`], what fits together. How a value is written is [`syntax`], what
-//! settings there are is [`settings`], and only [`env`] reads the environment. Nothing here looks at AWS.
+//! Owns what a setting means and, in [`Config::check`], what fits together. The table of settings and how their values
+//! are written have modules of their own, and only `env` reads the environment. Nothing here looks at AWS.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

@@ -47,9 +47,9 @@ impl Config {
 
     /// What concerns no single queue.
     pub(super) fn check_process(&self) -> Vec<Problem> {
-        let least_drain = self.cancel_grace + DRAIN_RESERVE;
+        let least_drain = self.cancel_grace.saturating_add(DRAIN_RESERVE);
         let namespace_length = self.namespace.as_ref().map_or(1, String::len);
-        broken([
+        let mut problems = broken([
             (
                 is_table(&self.table),
                 format!("{PREFIX}TABLE is {:?}, which is neither a DynamoDB table's name nor an ARN", self.table),
@@ -68,7 +68,10 @@ impl Config {
                     Text(self.cancel_grace),
                     Text(DRAIN_RESERVE),
                 ),
-                format!("{PREFIX}DRAIN_TIMEOUT={}", Text(Config::default().drain_timeout.max(least_drain * 2))),
+                format!(
+                    "{PREFIX}DRAIN_TIMEOUT={}",
+                    Text(Config::default().drain_timeout.max(least_drain.saturating_mul(2)))
+                ),
             ),
             (
                 !self.start_timeout.is_zero(),
@@ -76,7 +79,15 @@ impl Config {
                 format!("{PREFIX}START_TIMEOUT=60s"),
             ),
             (!self.log.is_empty(), format!("{PREFIX}LOG is empty"), format!("{PREFIX}LOG=info")),
-        ])
+        ]);
+        let durations = [
+            ("CLOCK_SKEW", self.clock_skew),
+            ("DRAIN_TIMEOUT", self.drain_timeout),
+            ("CANCEL_GRACE", self.cancel_grace),
+            ("START_TIMEOUT", self.start_timeout),
+        ];
+        problems.extend(durations.iter().filter_map(|(s, d)| writable(format!("{PREFIX}{s}"), Some(&Text(*d)))));
+        problems
     }
 
     /// What concerns one queue.
@@ -85,10 +96,15 @@ impl Config {
         problems.extend(broken(limit_rules(name, queue)));
         problems.extend(broken(dead_letter_rules(name, queue)));
         problems.extend(misaddressed(name, &queue.address));
-        problems.extend(writable(name, "HANDLER", queue.handler.as_ref()));
-        problems.extend(writable(name, "KEY", queue.key.as_ref()));
-        problems.extend(writable(name, "FINGERPRINT", Some(&queue.fingerprint)));
-        problems.extend(writable(name, "DEAD_LETTER", Some(&queue.dead_letter)));
+        problems.extend(writable(variable(name, "HANDLER"), queue.handler.as_ref()));
+        problems.extend(writable(variable(name, "KEY"), queue.key.as_ref()));
+        problems.extend(writable(variable(name, "FINGERPRINT"), Some(&queue.fingerprint)));
+        problems.extend(writable(variable(name, "DEAD_LETTER"), Some(&queue.dead_letter)));
+        problems.extend(writable(variable(name, "VISIBILITY_TIMEOUT"), Some(&queue.visibility_timeout)));
+        problems.extend(writable(variable(name, "BACKOFF"), Some(&queue.backoff)));
+        let durations =
+            [("HANDLER_TIMEOUT", queue.handler_timeout), ("WAIT_TIME", queue.wait_time), ("DONE_TTL", queue.done_ttl)];
+        problems.extend(durations.iter().filter_map(|(setting, d)| writable(variable(name, setting), Some(&Text(*d)))));
         problems
     }
 
@@ -108,7 +124,7 @@ impl Config {
                 format!("{visibility}={}", VisibilityTimeout { floor: ceiling, ceiling: floor }),
             ),
             (
-                floor < SECOND || self.cancel_grace * 2 < floor,
+                floor < SECOND || self.cancel_grace.saturating_mul(2) < floor,
                 format!(
                     "{PREFIX}CANCEL_GRACE is {}, and must be less than half of the shortest {visibility} ({}): \
                      a handler is cancelled that long before its lease ends",
@@ -231,12 +247,13 @@ fn setting_of(address: &QueueAddress) -> &'static str {
     }
 }
 
-/// Whether a value that code may have made is one that the setting can have. Holds for all that were read.
-fn writable<T>(name: &str, setting: &str, value: Option<&T>) -> Option<Problem>
+/// Whether a value that code may have made is one that the setting can have: no duration so long that clocks overflow,
+/// no pointer that leads nowhere. Holds for all that were read.
+fn writable<T>(variable: impl fmt::Display, value: Option<&T>) -> Option<Problem>
 where
     T: FromStr<Err = ValueError> + fmt::Display + PartialEq,
 {
-    let (value, variable) = (value?, variable(name, setting));
+    let value = value?;
     match value.to_string().parse::<T>() {
         Ok(read) if read == *value => None,
         Ok(read) => {

@@ -83,15 +83,14 @@ impl Reading {
         for setting in of_scope(&[Scope::Process]) {
             self.take(setting.name, setting, |value| to_process(setting, &mut config, value));
         }
+        let conflicts = if self.problems.len() == before { config.check_process() } else { Vec::new() };
         // Settings for all queues go to one queue of which the others are copies, so that each is read once.
         let mut common = QueueConfig::new("");
         for setting in of_scope(&[Scope::Queue]) {
             self.take(setting.name, setting, |value| to_queue(setting, &mut common, value));
         }
         let sound = self.problems.len() == before;
-        if sound {
-            self.problems.extend(config.check_process());
-        }
+        self.problems.extend(conflicts);
         for name in config.queues.keys().cloned().collect::<Vec<_>>() {
             let QueueConfig { address, operation, .. } = QueueConfig::new(&name);
             let mut queue = QueueConfig { address, operation, ..common.clone() };

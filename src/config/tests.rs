@@ -47,7 +47,7 @@ fn durations_that_could_be_misread_are_refused_with_what_was_meant() {
     for (text, instead) in [("30", "30s"), ("5 m", "5s"), ("2min", "2s"), ("1.5s", "1s"), ("-5s", "30s"), ("", "30s")] {
         assert_eq!(refused::<DurationText>(text).instead, instead);
     }
-    for text in ["99999999999999999999s", "18446744073709551615d", "36501d", "٣s", "s", "1s1s"] {
+    for text in ["99999999999999999999s", "18446744073709551615d", "18446744073709552s", "36501d", "٣s", "s", "1s1s"] {
         refused::<DurationText>(text);
     }
 }
@@ -283,6 +283,10 @@ fn r5_limits_of_a_queue_are_kept() {
 fn r5_values_that_only_code_can_make_are_checked_too() {
     check(&["PAYMENTS_KEY"], |c| queue(c).key = Some(KeySource::Pointers(vec!["order_id".into()])));
     check(&["PAYMENTS_KEY"], |c| queue(c).key = Some(KeySource::Pointers(vec![])));
+    check(&["PAYMENTS_HANDLER_TIMEOUT"], |c| queue(c).handler_timeout = Duration::MAX);
+    check(&["PAYMENTS_DONE_TTL"], |c| queue(c).done_ttl = Duration::MAX);
+    check(&["START_TIMEOUT"], |c| c.start_timeout = Duration::MAX);
+    check(&["CLOCK_SKEW"], |c| c.clock_skew = Duration::from_micros(1_500));
     check(&["PAYMENTS_FINGERPRINT"], |c| queue(c).fingerprint = FingerprintSource::Pointers(vec!["/a~".into()]));
     check(&["PAYMENTS_HANDLER"], |c| {
         queue(c).handler = Some(HandlerSpec::Exec { program: String::new(), args: vec![] });
@@ -294,6 +298,15 @@ fn r5_values_that_only_code_can_make_are_checked_too() {
     check(&["PAYMENTS_NAME"], |c| queue(c).address = QueueAddress::Arn("arn:aws:sns:x:1:payments".into()));
     check(&["PAYMENTS_URL"], |c| queue(c).address = QueueAddress::Url("payments".into()));
     check(&["PAYMENTS_URL"], |c| queue(c).address = QueueAddress::Url("https://nowhere".into()));
+}
+
+#[test]
+fn r5_no_duration_makes_the_checks_overflow() {
+    let mut config = one_queue();
+    (config.cancel_grace, config.drain_timeout) = (Duration::MAX, Duration::MAX);
+    queue(&mut config).visibility_timeout = VisibilityTimeout { floor: Duration::MAX, ceiling: Duration::MAX };
+    queue(&mut config).backoff = Backoff { base: Duration::MAX, cap: Duration::MAX };
+    assert!(config.check().len() > 4);
 }
 
 #[test]

@@ -12,12 +12,15 @@ pub(super) fn judge(left: &BTreeMap<String, String>, config: &Config) -> (Vec<Pr
     let known = known_names(config);
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     for (name, value) in left.iter().filter(|(name, _)| !is_of_kubernetes(name)) {
-        match meant(name, config, &known) {
-            Some(meant) => problems.push(Problem::new(
-                format!("{PREFIX}{name} is not a setting; {meant} is"),
-                format!("{meant}={}", shell_words::quote(value)),
-            )),
-            None => warnings.push(Warning(format!("{PREFIX}{name} is ignored: {}", stranger(name)))),
+        let variable = format!("{PREFIX}{name}");
+        if let Some(meant) = meant(&name.to_uppercase(), config, &known) {
+            let mend = format!("{meant}={}", shell_words::quote(value));
+            problems.push(Problem::new(format!("{variable} is not a setting; {meant} is"), mend));
+        } else if let Some((queue, _)) = of_listed_queue(&name.to_uppercase(), config) {
+            let what = format!("{variable} is not a setting of the queue {queue:?}");
+            problems.push(Problem::new(what, format!("unset {variable}")));
+        } else {
+            warnings.push(Warning(format!("{variable} is ignored: {}", stranger(name))));
         }
     }
     (problems, warnings)
@@ -32,25 +35,27 @@ fn known_names(config: &Config) -> Vec<String> {
     of_all.chain(of_each).collect()
 }
 
-/// The variable that was meant, if the name resembles a known one or names a listed queue.
+/// The variable that was meant: in the wrong place, or nearly written as it is.
 fn meant(name: &str, config: &Config, known: &[String]) -> Option<String> {
-    let upper = name.to_uppercase();
-    if of_scope(&[Scope::EachQueue]).any(|setting| setting.name == upper) {
-        return Some(variable(config.queues.keys().next().map_or("payments", String::as_str), &upper));
+    if of_scope(&[Scope::EachQueue]).any(|setting| setting.name == name) {
+        return Some(variable(config.queues.keys().next().map_or("payments", String::as_str), name));
     }
-    let parts = config.queues.keys().map(|queue| variable_part(queue));
-    let of_queue = parts
-        .filter_map(|part| upper.strip_prefix(&part).map(str::to_owned))
-        .find(|rest| rest.is_empty() || rest.starts_with('_'));
-    if let Some(rest) = of_queue.as_deref().and_then(|rest| rest.strip_prefix('_'))
-        && of_scope(&[Scope::Process]).any(|setting| setting.name == rest)
+    if let Some((_, setting)) = of_listed_queue(name, config)
+        && of_scope(&[Scope::Process]).any(|process| process.name == setting)
     {
-        return Some(format!("{PREFIX}{rest}"));
+        return Some(format!("{PREFIX}{setting}"));
     }
-    let distance = |known: &&String| strsim::osa_distance(&upper, known);
+    let distance = |known: &&String| strsim::osa_distance(name, known);
     let nearest = known.iter().min_by_key(distance)?;
-    let resembles = distance(&nearest) <= slips(nearest);
-    (resembles || of_queue.is_some()).then(|| format!("{PREFIX}{nearest}"))
+    (distance(&nearest) <= slips(nearest)).then(|| format!("{PREFIX}{nearest}"))
+}
+
+/// The queue whose variable it would be, and what follows the queue's name.
+fn of_listed_queue<'a>(name: &'a str, config: &'a Config) -> Option<(&'a str, &'a str)> {
+    config.queues.keys().find_map(|queue| match name.strip_prefix(&variable_part(queue))? {
+        "" => Some((queue.as_str(), "")),
+        rest => Some((queue.as_str(), rest.strip_prefix('_')?)),
+    })
 }
 
 /// How many slips still leave a name recognisable: in `LOG` one, in a long name three.

@@ -108,7 +108,7 @@ fn every_problem_is_told_at_once_with_its_line() {
 fn r5_what_does_not_fit_together_is_told_beside_what_cannot_be_read() {
     let mends = mends(&[
         "LEASEHOLD_QUEUES=payments,emails",
-        "LEASEHOLD_DRAIN_TIMEOUT=1s",
+        "LEASEHOLD_DRAIN_TIMEOUT=1s", // of the process, and so told whatever the queues' settings are
         "LEASEHOLD_PAYMENTS_MAX_ATTEMPTS=-1",
         "LEASEHOLD_PAYMENTS_WAIT_TIME=1h", // not told while another of the queue's settings cannot be read
         "LEASEHOLD_EMAILS_WAIT_TIME=1h",
@@ -120,6 +120,8 @@ fn r5_what_does_not_fit_together_is_told_beside_what_cannot_be_read() {
 #[test]
 fn a_setting_for_all_that_cannot_be_read_is_told_once() {
     assert_eq!(mends(&["LEASEHOLD_QUEUES=a,b,c", "LEASEHOLD_BACKOFF=10"]), ["LEASEHOLD_BACKOFF=10s"]);
+    let both = ["LEASEHOLD_QUEUES=a,b,c", "LEASEHOLD_BACKOFF=10", "LEASEHOLD_DRAIN_TIMEOUT=1s"];
+    assert_eq!(mends(&both), ["LEASEHOLD_BACKOFF=10s", "LEASEHOLD_DRAIN_TIMEOUT=25s"]);
 }
 
 #[test]
@@ -175,7 +177,10 @@ fn names_that_resemble_a_setting_or_name_a_listed_queue_are_problems() {
     ] {
         assert_eq!(mends(&["LEASEHOLD_QUEUES=payments", line]), [mend]);
     }
-    assert_eq!(mends(&["LEASEHOLD_QUEUES=payments", "LEASEHOLD_PAYMENTS_COLOUR=red"]).len(), 1);
+    for stranger in ["LEASEHOLD_PAYMENTS_COLOUR", "LEASEHOLD_PAYMENTS"] {
+        let line = format!("{stranger}=red");
+        assert_eq!(mends(&["LEASEHOLD_QUEUES=payments", &line]), [format!("unset {stranger}")]);
+    }
 }
 
 #[test]
