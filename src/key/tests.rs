@@ -137,12 +137,13 @@ proptest! {
 
 #[test]
 fn g10_the_key_in_the_body_is_the_key_that_code_would_make() {
-    let body = r#"{"tenant": "t1", "order": {"id": 12, "lines": [{"sku": "a/b"}]}, "a/b": {"~c": true}}"#;
+    let body = r#"{"tenant": "t1", "order": {"id": 12, "lines": [{"sku": "a/b"}]}, "a/b": {"~c": true, "~1": 5}}"#;
     for (all, key) in [
         (&["/tenant"][..], Key::from("t1")),
         (&["/tenant", "/order/id"], Key::from(("t1", 12_u64))),
         (&["/order/lines/0/sku"], Key::from("a/b")),
         (&["/a~1b/~0c"], Key::from(true)),
+        (&["/a~1b/~01"], Key::from(5_u32)),
     ] {
         assert_eq!(derive(body, all), Ok(key.to_string()));
     }

@@ -1,0 +1,189 @@
+//! From variables to a [`Config`], with all problems at once.
+//!
+//! The only place that reads the environment, and it reads it once. Takes each variable that it knows out of the set;
+//! what is left over is judged at the end: a misspelt name must never be a setting that is silently not made.
+
+use std::{collections::BTreeMap, ffi::OsString, fmt};
+
+use super::{
+    Config, PREFIX, Problem, QueueConfig, SETTINGS, Scope, Setting, ValueError, settings::Apply, variable,
+    variable_part,
+};
+
+mod leftover;
+#[cfg(test)]
+mod tests;
+
+/// Something that is probably not meant so, and does no harm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning(String);
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Config {
+    /// From the process's environment, as [`from_vars`](Self::from_vars). A variable of ours that is not Unicode is a
+    /// problem.
+    pub fn from_env() -> Result<(Self, Vec<Warning>), Vec<Problem>> {
+        from_os_vars(std::env::vars_os())
+    }
+
+    /// From variables, of which those that do not begin with `LEASEHOLD_` are ignored. What was read fits together:
+    /// [`check`](Self::check) finds nothing in it. If anything is wrong, everything that is wrong comes back.
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<(Self, Vec<Warning>), Vec<Problem>> {
+        read(vars, Vec::new())
+    }
+}
+
+fn from_os_vars(vars: impl IntoIterator<Item = (OsString, OsString)>) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
+    let (mut good, mut problems) = (Vec::new(), Vec::new());
+    for (name, value) in vars {
+        let shown = name.to_string_lossy().into_owned();
+        match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => good.push((name, value)),
+            _ if shown.starts_with(PREFIX) => {
+                problems.push(Problem::new(format!("{shown} is not Unicode"), format!("unset {shown}")));
+            }
+            _ => {}
+        }
+    }
+    read(good, problems)
+}
+
+fn read(
+    vars: impl IntoIterator<Item = (String, String)>,
+    problems: Vec<Problem>,
+) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
+    let ours = vars
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?.to_owned(), value.trim().to_owned())));
+    let mut reading = Reading { vars: ours.collect(), problems };
+    let config = reading.config();
+    let (misspelt, warnings) = leftover::judge(&reading.vars, &config);
+    reading.problems.extend(misspelt);
+    if reading.problems.is_empty() { Ok((config, warnings)) } else { Err(reading.problems) }
+}
+
+/// Variables that are not read yet, by name without the prefix, and the problems so far.
+struct Reading {
+    vars: BTreeMap<String, String>,
+    problems: Vec<Problem>,
+}
+
+impl Reading {
+    /// Takes out all variables that there are settings for. Values that could not be read have their defaults; what
+    /// then does or does not fit together with them is not told.
+    fn config(&mut self) -> Config {
+        let mut config = Config::default();
+        self.names(&mut config);
+        let before = self.problems.len();
+        for setting in of_scope(&[Scope::Process]) {
+            self.take(setting.name, setting, |value| to_process(setting, &mut config, value));
+        }
+        let conflicts = if self.problems.len() == before { config.check_process() } else { Vec::new() };
+        // Settings for all queues go to one queue of which the others are copies, so that each is read once.
+        let mut common = QueueConfig::new("");
+        for setting in of_scope(&[Scope::Queue]) {
+            self.take(setting.name, setting, |value| to_queue(setting, &mut common, value));
+        }
+        let sound = self.problems.len() == before;
+        self.problems.extend(conflicts);
+        for name in config.queues.keys().cloned().collect::<Vec<_>>() {
+            let QueueConfig { address, operation, .. } = QueueConfig::new(&name);
+            let mut queue = QueueConfig { address, operation, ..common.clone() };
+            if self.queue(&name, &mut queue) && sound {
+                self.problems.extend(config.check_queue(&name, &queue));
+            }
+            config.queues.insert(name, queue);
+        }
+        self.problems.extend(config.check_addresses());
+        config
+    }
+
+    /// The queues, and whether their names can be told apart in variables.
+    fn names(&mut self, config: &mut Config) {
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.name == "QUEUES") else { return };
+        if !self.vars.contains_key(setting.name) {
+            let problem = Problem::new(format!("{PREFIX}QUEUES is not set"), format!("{PREFIX}QUEUES=payments,emails"));
+            self.problems.push(problem);
+        }
+        self.take(setting.name, setting, |value| to_process(setting, config, value));
+        let mut taken: BTreeMap<String, &str> = BTreeMap::new();
+        for name in config.queues.keys() {
+            let part = variable_part(name);
+            let ambiguous = of_scope(&[Scope::Queue, Scope::EachQueue])
+                .map(|setting| format!("{part}_{}", setting.name))
+                .find(|variable| SETTINGS.iter().any(|setting| setting.name == variable));
+            if let Some(variable) = ambiguous {
+                let what =
+                    format!("the queue {name:?} cannot have that name here: {PREFIX}{variable} is a setting itself");
+                self.problems.push(Problem::new(what, renamed(config, name)));
+            }
+            if let Some(other) = taken.insert(part.clone(), name) {
+                let what = format!("the queues {other:?} and {name:?} would both have the variables {PREFIX}{part}_…");
+                self.problems.push(Problem::new(what, renamed(config, name)));
+            }
+        }
+    }
+
+    /// One queue's own settings; whether all of them could be read.
+    fn queue(&mut self, name: &str, queue: &mut QueueConfig) -> bool {
+        let before = self.problems.len();
+        let part = variable_part(name);
+        if ["URL", "NAME"].iter().all(|setting| self.vars.contains_key(&format!("{part}_{setting}"))) {
+            let (url, name) = (variable(name, "URL"), variable(name, "NAME"));
+            self.problems
+                .push(Problem::new(format!("{url} and {name} are both set: keep one"), format!("unset {name}")));
+        }
+        for setting in of_scope(&[Scope::Queue, Scope::EachQueue]) {
+            self.take(&format!("{part}_{}", setting.name), setting, |value| to_queue(setting, queue, value));
+        }
+        self.problems.len() == before
+    }
+
+    /// Takes a variable out and applies it, if it is there.
+    fn take(&mut self, name: &str, setting: &Setting, apply: impl FnOnce(&str) -> Result<(), ValueError>) {
+        let Some(value) = self.vars.remove(name) else { return };
+        let variable = format!("{PREFIX}{name}");
+        let unset = format!("unset {variable}");
+        let assign = |value: &str| format!("{variable}={}", shell_words::quote(value));
+        let problem = if !setting.is_supported() {
+            Problem::new(format!("{variable} is not supported by this version"), unset)
+        } else if value.is_empty() {
+            Problem::new(format!("{variable} is set, and empty"), setting.default.map_or(unset, assign))
+        } else if let Err(error) = apply(&value) {
+            Problem::new(format!("{variable}: {}", error.what), assign(&error.instead))
+        } else {
+            return;
+        };
+        self.problems.push(problem);
+    }
+}
+
+fn of_scope(scopes: &'static [Scope]) -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().filter(|setting| scopes.contains(&setting.scope))
+}
+
+fn to_process(setting: &Setting, config: &mut Config, value: &str) -> Result<(), ValueError> {
+    match setting.apply {
+        Apply::Process(apply) => apply(config, value),
+        Apply::Queue(_) | Apply::NotYet => Ok(()),
+    }
+}
+
+fn to_queue(setting: &Setting, queue: &mut QueueConfig, value: &str) -> Result<(), ValueError> {
+    match setting.apply {
+        Apply::Queue(apply) => apply(queue, value),
+        Apply::Process(_) | Apply::NotYet => Ok(()),
+    }
+}
+
+/// A line that gives one queue another name in settings, and leaves it the one that it has in SQS.
+fn renamed(config: &Config, name: &str) -> String {
+    let other = format!("{}-2", variable_part(name).to_lowercase());
+    let names: Vec<&str> = config.queues.keys().map(|n| if n == name { other.as_str() } else { n.as_str() }).collect();
+    format!("{PREFIX}QUEUES={} {}={name}", names.join(","), variable(&other, "NAME"))
+}
