@@ -1,8 +1,8 @@
 //! An SQS in memory: the queue port for tests and simulations, on tokio's time, so that a paused clock drives it.
 //!
-//! Owns the queues of one account and the waiting of long polls; what a queue answers is in [`store`], what a request
-//! may say in [`check`]. It answers as AWS does, the awkward answers too, and always the same way for the same calls:
-//! no randomness, no task, no lock held across an await. It never throttles or fails by itself; that is what
+//! Owns the queues of one account and the waiting of long polls; what a queue answers is in `store`, what a request may
+//! say in `check`. It answers as AWS does, the awkward answers too, and always the same way for the same calls: no
+//! randomness, no task, no lock held across an await. It never throttles or fails by itself; that is what
 //! [`crate::testing::faults`] is for.
 
 use std::{

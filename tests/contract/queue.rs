@@ -3,6 +3,7 @@
 //! An adapter joins with a [`QueueFixture`] and one line, `queue_contract!(name, fixture)`. The suite waits by long
 //! polls only, so that it runs the same on a paused clock and on a real service, and times nothing tighter than a
 //! second.
+#![expect(clippy::expect_used, reason = "helpers of tests, which clippy takes for production code here")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,13 +38,16 @@ pub(crate) trait QueueFixture: Send + Sync {
     async fn with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>);
 }
 
-/// What a service does differently from AWS. The default is AWS.
+/// What a service does differently from AWS. The default is AWS. The behaviours assert a difference too, so that one
+/// that has gone away is noticed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Differences {
     /// The largest message it takes, in bytes.
     pub(crate) largest_message: usize,
     /// On a standard queue it deletes the message although the handle was superseded by a later receive.
     pub(crate) deletes_with_a_superseded_handle: bool,
+    /// On a standard queue it answers `Ok` to a delete after the timeout has ended, and keeps the message.
+    pub(crate) ignores_late_delete_on_standard: bool,
     /// On a standard queue it refuses a visibility change with a superseded handle, instead of changing the timeout of
     /// the later receive.
     pub(crate) refuses_change_with_a_superseded_handle: bool,
@@ -64,6 +68,7 @@ impl Default for Differences {
         Self {
             largest_message: LARGEST_MESSAGE,
             deletes_with_a_superseded_handle: false,
+            ignores_late_delete_on_standard: false,
             refuses_change_with_a_superseded_handle: false,
             accepts_delete_with_a_made_up_handle: false,
             accepts_late_delete_on_fifo: false,
