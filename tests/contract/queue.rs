@@ -15,7 +15,6 @@ use leasehold::{
 use tokio::time::Instant;
 
 pub(crate) mod behaviours;
-mod memory;
 
 /// Makes queues of one adapter, and says what is different there.
 #[async_trait]
@@ -61,6 +60,8 @@ pub(crate) struct Differences {
     pub(crate) one_message_per_group: bool,
     /// A message that the redrive policy moves gets a new id.
     pub(crate) redrive_changes_the_id: bool,
+    /// It loses the trace header.
+    pub(crate) drops_the_trace_header: bool,
 }
 
 impl Default for Differences {
@@ -75,6 +76,7 @@ impl Default for Differences {
             refuses_group_on_standard: false,
             one_message_per_group: false,
             redrive_changes_the_id: false,
+            drops_the_trace_header: false,
         }
     }
 }
@@ -103,6 +105,7 @@ macro_rules! queue_contract {
             l6_an_old_handle_shortens_the_timeout_of_a_later_receive,
             l4_changing_a_deleted_message_tells_that_the_handle_is_lost,
             a_handle_that_was_never_given_out_is_refused,
+            l4_calls_that_come_together_are_answered_one_by_one,
             t5_a_fifo_group_comes_in_order,
             t5_a_fifo_group_is_blocked_while_a_message_of_it_is_in_flight_and_others_are_not,
             t5_a_given_back_head_comes_again_before_its_followers,

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use leasehold::{
     message::{Attribute, AttributeValue, ReceiptHandle},
     queue::{Outgoing, Queue, QueueAddress, QueueError, Receive},
@@ -47,7 +48,8 @@ pub(crate) async fn system_attributes_are_told(fixture: &dyn QueueFixture) {
     assert!(message.sent_at.is_some_and(|at| at.0 > 1_600_000_000_000), "sent at {:?}", message.sent_at);
     assert_eq!(message.group.as_deref(), Some("g"));
     assert_eq!(message.deduplication_id.as_deref(), Some("once"));
-    assert_eq!(message.trace_header.as_deref(), Some(trace));
+    let kept = !fixture.differences().drops_the_trace_header;
+    assert_eq!(message.trace_header.as_deref(), kept.then_some(trace));
 }
 
 pub(crate) async fn a_dead_letter_note_is_unpacked(fixture: &dyn QueueFixture) {
@@ -217,6 +219,31 @@ pub(crate) async fn a_handle_that_was_never_given_out_is_refused(fixture: &dyn Q
     let deleted = queue.delete(&made_up).await;
     let refused = !fixture.differences().accepts_delete_with_a_made_up_handle;
     assert_eq!(deleted.as_ref().is_err_and(is_refusal), refused, "{deleted:?}");
+}
+
+pub(crate) async fn l4_calls_that_come_together_are_answered_one_by_one(fixture: &dyn QueueFixture) {
+    /// More than one batch.
+    const MANY: usize = 14;
+    let queue = fixture.standard().await;
+    let messages: Vec<_> = (0..MANY).map(|i| body(&i.to_string())).collect();
+    join_all(messages.iter().map(|message| queue.send(message)))
+        .await
+        .into_iter()
+        .for_each(|sent| sent.expect("a send"));
+    let mut handles = Vec::new();
+    while handles.len() < MANY {
+        handles.push(next(&*queue, LONG).await.handle);
+    }
+    // In the middle of a batch.
+    handles.insert(MANY / 2, ReceiptHandle::new("made-up"));
+    let changed = join_all(handles.iter().map(|handle| queue.change_visibility(handle, LONG))).await;
+    let deleted = join_all(handles.iter().map(|handle| queue.delete(handle))).await;
+    for (position, (changed, deleted)) in changed.into_iter().zip(deleted).enumerate() {
+        assert_eq!(changed.is_ok(), position != MANY / 2, "change {position}: {changed:?}");
+        let accepted = position != MANY / 2 || fixture.differences().accepts_delete_with_a_made_up_handle;
+        assert_eq!(deleted.is_ok(), accepted, "delete {position}: {deleted:?}");
+    }
+    nothing_for(&*queue, SHORT).await;
 }
 
 async fn fifo_with(fixture: &dyn QueueFixture, messages: &[(&str, &str)]) -> Arc<dyn Queue> {

@@ -8,7 +8,7 @@ use leasehold::{
     testing::{MemoryBroker, MemoryQueueSettings},
 };
 
-use super::{QueueFixture, queue_contract};
+use crate::queue::{QueueFixture, queue_contract};
 
 #[derive(Default)]
 struct Memory(MemoryBroker);

@@ -1,0 +1,60 @@
+//! Queues of SQS through its SDK, for the suite.
+#![expect(clippy::expect_used, reason = "helpers of tests, which clippy takes for production code here")]
+
+use std::sync::Arc;
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_sqs::{
+    config::{Credentials, SharedCredentialsProvider},
+    types::QueueAttributeName::{self, ContentBasedDeduplication, FifoQueue, RedrivePolicy},
+};
+use leasehold::{
+    aws::Aws,
+    queue::{Broker, Queue, QueueAddress, sqs::SqsBroker},
+};
+
+/// One service at an endpoint, and the adapter that is tested.
+pub(crate) struct Sqs {
+    aws: Aws,
+    pub(crate) broker: SqsBroker,
+    /// Sets this test's queues apart from those of others.
+    prefix: String,
+}
+
+impl Sqs {
+    pub(crate) fn at(endpoint: &str, prefix: String) -> Self {
+        let credentials = Credentials::new("test", "test", None, None, "test");
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("us-east-1"))
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .endpoint_url(endpoint);
+        let aws = Aws::new(&config.build());
+        Self { broker: aws.sqs(), aws, prefix }
+    }
+
+    pub(crate) async fn standard(&self) -> Arc<dyn Queue> {
+        self.create("standard", &[]).await
+    }
+
+    pub(crate) async fn fifo(&self) -> Arc<dyn Queue> {
+        self.create("ordered.fifo", &[(FifoQueue, "true"), (ContentBasedDeduplication, "true")]).await
+    }
+
+    pub(crate) async fn with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>) {
+        let dead_letters = self.create("dead", &[]).await;
+        let arn = dead_letters.facts().await.expect("facts").arn;
+        let policy = format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":{max_receive_count}}}"#);
+        (self.create("source", &[(RedrivePolicy, &policy)]).await, dead_letters)
+    }
+
+    async fn create(&self, name: &str, attributes: &[(QueueAttributeName, &str)]) -> Arc<dyn Queue> {
+        let name = format!("{}{name}", self.prefix);
+        let mut create = self.aws.sqs_client().create_queue().queue_name(&name);
+        for (attribute, value) in attributes {
+            create = create.attributes(attribute.clone(), *value);
+        }
+        create.send().await.expect("a queue");
+        self.broker.open(&QueueAddress::Name(name)).await.expect("the queue")
+    }
+}
