@@ -1,1 +1,196 @@
-//! Under way.
+//! The guard in a DynamoDB table.
+//!
+//! Owns one table's item calls: each method is one conditional write and reads the verdict from that write's own answer.
+//! Relies on [`super::claim`] and [`super::change`] for what a write requires and makes; [`expressions`] says it in
+//! DynamoDB's words, [`record`] in its types, [`errors`] hears its refusals. Must never read before it writes, and never
+//! let an SDK type out.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_sdk_dynamodb::{
+    Client,
+    error::SdkError,
+    operation::{put_item::PutItemError, update_item::UpdateItemError},
+    types::{
+        KeyType, ReturnValue, ReturnValuesOnConditionCheckFailure, ScalarAttributeType, TableDescription,
+        TimeToLiveStatus,
+    },
+};
+
+use super::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TableKey, TakeOver, Written};
+use crate::clock::Clock;
+use errors::{Answer, meaning, stood_in_the_way};
+use expressions::{CLAIMABLE, Expressions, Update};
+use record::{Item, number, text};
+
+mod errors;
+mod expressions;
+mod record;
+mod table;
+
+pub use table::create_table;
+
+/// How long one call may take, the SDK's own retries included: a verdict must come well inside any lease, and the
+/// shortest that makes sense is several times this.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The key that [`Guard::probe`] writes. A record's key begins with its namespace or operation, in which `#` is escaped.
+const PROBE_KEY: &str = "#probe";
+
+/// How long DynamoDB keeps the item of a probe.
+const PROBE_TTL: Duration = Duration::from_secs(60 * 60);
+
+/// A DynamoDB table as a guard. Clones share the client.
+///
+/// Needs `dynamodb:PutItem`, `UpdateItem` and `GetItem` on the table, and for [`Guard::facts`] `DescribeTable` and
+/// `DescribeTimeToLive`.
+#[derive(Debug, Clone)]
+pub struct DynamoDbGuard {
+    client: Client,
+    table: String,
+    clock: Clock,
+}
+
+impl DynamoDbGuard {
+    /// On a table with the string key `pk` and TTL on `expires_at`, as [`create_table`] makes it.
+    #[must_use]
+    pub fn new(client: Client, table: String) -> Self {
+        Self { client, table, clock: Clock::system() }
+    }
+
+    /// With another wall clock. Only [`Guard::probe`] reads it: all other times come with the writes.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Sends a `PutItem` under a condition; `Err` holds the record that stood in its way.
+    async fn put(&self, pk: &str, item: Item, when: Expressions) -> Result<Answer<()>, GuardError> {
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item.into_iter().collect()))
+            .condition_expression(when.condition())
+            .set_expression_attribute_names(Some(when.names().collect()))
+            .set_expression_attribute_values(when.values().map(Iterator::collect))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match within_timeout(put.send()).await {
+            Ok(_) => Ok(Ok(())),
+            Err(error) => match error.as_service_error() {
+                Some(PutItemError::ConditionalCheckFailedException(refusal)) => stood_in_the_way(pk, refusal),
+                _ => Err(meaning(error)),
+            },
+        }
+    }
+
+    /// Sends an `UpdateItem` under a condition and brings the record as it then is, if `back` asks for it; `Err` holds
+    /// the record that stood in its way.
+    async fn update(&self, pk: &Pk, update: Update, back: ReturnValue) -> Result<Answer<Item>, GuardError> {
+        let call = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("pk", text(&pk.0))
+            .update_expression(update.expression())
+            .condition_expression(update.when.condition())
+            .set_expression_attribute_names(Some(update.when.names().collect()))
+            .set_expression_attribute_values(update.when.values().map(Iterator::collect))
+            .return_values(back)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match within_timeout(call.send()).await {
+            Ok(output) => Ok(Ok(output.attributes.unwrap_or_default().into_iter().collect())),
+            Err(error) => match error.as_service_error() {
+                Some(UpdateItemError::ConditionalCheckFailedException(refusal)) => stood_in_the_way(&pk.0, refusal),
+                _ => Err(meaning(error)),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Guard for DynamoDbGuard {
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, GuardError> {
+        let record = claim.record();
+        let when = Expressions::when(CLAIMABLE)
+            // Rounded down, where `Millis::seconds` rounds up: a record must not count as expired before it is.
+            .with(":now_s", number(claim.now.0 / 1000))
+            .with(":fence", number(record.fence.0));
+        match self.put(&claim.pk.0, record::to_item(&record), when).await? {
+            Ok(()) => Ok(Claimed::Mine(Box::new(record))),
+            Err(found) => Ok(claim.answer(found)),
+        }
+    }
+
+    async fn take_over(&self, take_over: &TakeOver) -> Result<Claimed, GuardError> {
+        take_over.check()?;
+        // All of the new record comes back: its steps may have grown since it was seen.
+        match self.update(&take_over.claim.pk, Update::take_over(take_over), ReturnValue::AllNew).await? {
+            Ok(item) => Ok(Claimed::Mine(Box::new(record::from_item(item)?))),
+            Err(found) => Ok(take_over.claim.answer(found)),
+        }
+    }
+
+    async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
+        change.check()?;
+        match self.update(pk, Update::change(change), ReturnValue::None).await? {
+            Ok(_) => Ok(Written::Applied),
+            Err(found) => Ok(change.answer(found)),
+        }
+    }
+
+    async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError> {
+        let get = self.client.get_item().table_name(&self.table).key("pk", text(&pk.0)).consistent_read(true);
+        let output = within_timeout(get.send()).await.map_err(meaning)?;
+        output.item.map(record::from_item).transpose()
+    }
+
+    async fn probe(&self) -> Result<(), GuardError> {
+        let expires_at = (self.clock.wall() + PROBE_TTL).seconds();
+        let item = Item::from([("pk".to_owned(), text(PROBE_KEY)), ("expires_at".to_owned(), number(expires_at.0))]);
+        // What counts is that the table could tell; it does hold, for nothing that has a version lives under this key.
+        self.put(PROBE_KEY, item, Expressions::when("attribute_not_exists(#v)")).await.map(drop)
+    }
+
+    async fn facts(&self) -> Result<TableFacts, GuardError> {
+        let describe = self.client.describe_table().table_name(&self.table);
+        let described = within_timeout(describe.send()).await.map_err(meaning)?;
+        let key = described.table().map(key_of).ok_or(GuardError::Missing)?;
+        let ttl = self.ttl_attribute().await.map_err(|error| errors::told(&error));
+        Ok(TableFacts { key, ttl })
+    }
+}
+
+impl DynamoDbGuard {
+    /// The attribute that TTL reads, if it is on or being switched on, which takes DynamoDB up to an hour.
+    async fn ttl_attribute(&self) -> Result<Option<String>, GuardError> {
+        let describe = self.client.describe_time_to_live().table_name(&self.table);
+        let ttl = within_timeout(describe.send()).await.map_err(meaning)?.time_to_live_description;
+        Ok(ttl
+            .filter(|ttl| {
+                matches!(ttl.time_to_live_status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling))
+            })
+            .and_then(|ttl| ttl.attribute_name))
+    }
+}
+
+fn key_of(table: &TableDescription) -> TableKey {
+    let name_of = |role: &KeyType| {
+        table.key_schema().iter().find(|part| part.key_type() == role).map(|part| part.attribute_name().to_owned())
+    };
+    let hash = name_of(&KeyType::Hash).unwrap_or_default();
+    let is_string = table
+        .attribute_definitions()
+        .iter()
+        .any(|one| one.attribute_name() == hash && *one.attribute_type() == ScalarAttributeType::S);
+    TableKey { hash, is_string, range: name_of(&KeyType::Range) }
+}
+
+/// Bounds a call. What was sent is not undone when time runs out, so the outcome is then unknown.
+async fn within_timeout<T, E>(call: impl Future<Output = Result<T, SdkError<E>>> + Send) -> Result<T, SdkError<E>> {
+    tokio::time::timeout(CALL_TIMEOUT, call).await.unwrap_or_else(|late| Err(SdkError::timeout_error(late)))
+}
+
+#[cfg(test)]
+mod tests;
