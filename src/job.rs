@@ -20,8 +20,7 @@ use crate::{
     clock::{Clock, Millis},
     config::{OutagePolicy, QueueConfig},
     guard::{
-        Claim, Claimed, Failure, Guard, GuardError, Owner, Pk, Record, Source, Status, TakeOver,
-        TakeOverKind,
+        Claim, Claimed, Failure, Guard, GuardError, Owner, Pk, Record, Source, Status, TakeOver, TakeOverKind,
         execution::{ExecutionLease, Owned},
         outage::{Absences, Circuit},
     },
@@ -178,8 +177,7 @@ async fn claim(
                     tracing::warn!(%pk, takeovers = record.takeovers, "its worker died again; it waits for a while");
                     return Err(Settlement::Held { until: not_before, why: Held::BackingOff });
                 }
-                let claim =
-                    ExecutionLease::new(Arc::clone(guard), jobs.clock.clone(), *record, sent, jobs.visibility);
+                let claim = ExecutionLease::new(Arc::clone(guard), jobs.clock.clone(), *record, sent, jobs.visibility);
                 return if exhausted { Err(bury_exhausted(jobs, delivery, &claim).await) } else { Ok(claim) };
             }
             // Swept, or given up, between the refusal and the takeover: there is nothing in the way any more.
@@ -214,7 +212,7 @@ fn no_verdict(jobs: &Jobs, delivery: &Delivery, pk: &Pk, error: &GuardError) -> 
     }
     tracing::warn!(%pk, %error, "the guard gave no verdict; nothing is run");
     let until = jobs.clock.wall() + jobs.backoff(delivery.message.receive_count);
-    jobs.later(delivery, until, Delayed::NoVerdict)
+    later(delivery, until, Delayed::NoVerdict)
 }
 
 /// Runs under a claim, and writes down what came of it. The claim is kept meanwhile.
@@ -265,32 +263,26 @@ async fn confirm(jobs: &Jobs, claim: &ExecutionLease) -> Settlement {
 }
 
 /// Gives the claim back, and says when the message is to come again.
-async fn give_back(
-    jobs: &Jobs,
-    delivery: &Delivery,
-    claim: &ExecutionLease,
-    next: Next,
-    attempt: u32,
-) -> Settlement {
+async fn give_back(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease, next: Next, attempt: u32) -> Settlement {
     let now = jobs.clock.wall();
     let (failure, until, settlement) = match next {
         Next::Retry { failure, delay } => {
-            let until = now + jobs.delay(delay.unwrap_or_else(|| jobs.backoff(attempt)));
-            (Some(failure), Some(until), jobs.later(delivery, until, Delayed::Failed))
+            let until = now + possible(delay.unwrap_or_else(|| jobs.backoff(attempt)));
+            (Some(failure), Some(until), later(delivery, until, Delayed::Failed))
         }
         Next::NotYet(delay) => {
-            let until = now + jobs.delay(delay);
-            (None, Some(until), jobs.later(delivery, until, Delayed::NotYet))
+            let until = now + possible(delay);
+            (None, Some(until), later(delivery, until, Delayed::NotYet))
         }
         Next::Unavailable(delay) => {
-            let until = now + jobs.delay(delay.unwrap_or_else(|| jobs.backoff(1)));
-            (None, None, jobs.later(delivery, until, Delayed::Unavailable))
+            let until = now + possible(delay.unwrap_or_else(|| jobs.backoff(1)));
+            (None, None, later(delivery, until, Delayed::Unavailable))
         }
         Next::StillRunning(failure) if !planted(Planted::ReleaseOfRunning) => {
             let free = claim.lease.end().unwrap_or(now).max(now) + jobs.clock_skew;
             (failure, Some(free), Settlement::Leave(Left::StillRunning))
         }
-        _ => (None, None, jobs.later(delivery, now, Delayed::Interrupted)),
+        _ => (None, None, later(delivery, now, Delayed::Interrupted)),
     };
     let why = failure.clone();
     match claim.insist(&claim.release(until, failure)).await {
@@ -312,13 +304,7 @@ async fn bury_exhausted(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease
 }
 
 /// Records that the work has failed for good; the copy follows (rule T3).
-async fn bury(
-    jobs: &Jobs,
-    delivery: &Delivery,
-    claim: &ExecutionLease,
-    failure: Failure,
-    failures: u32,
-) -> Settlement {
+async fn bury(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease, failure: Failure, failures: u32) -> Settlement {
     let id = claim.claimed.failure_id.clone().filter(|_| claim.claimed.status == Status::Failed);
     let id = id.unwrap_or_else(|| failure_id(&[&claim.pk.0, &claim.fence.0.to_string()]));
     let change = claim.burial(failure.clone(), failures, id.clone(), jobs.config.done_ttl);
@@ -340,13 +326,7 @@ fn unwritten(claim: &ExecutionLease, error: &GuardError) -> Settlement {
 
 /// Runs without a claim: the queue has no guard, or its store is away and the policy is `open`. The delivery's lease
 /// decides (rule L2), and deliveries count as attempts.
-async fn unguarded(
-    jobs: &Jobs,
-    delivery: &Delivery,
-    slot: &Slot,
-    work: Arc<dyn Work>,
-    pk: Option<&Pk>,
-) -> Settlement {
+async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn Work>, pk: Option<&Pk>) -> Settlement {
     let attempt = delivery.message.receive_count;
     let steps = match (&jobs.guard, pk) {
         (Some(_), Some(pk)) => {
@@ -368,16 +348,16 @@ async fn unguarded(
         Next::Bury(failure) => jobs.unrecorded(&delivery.message, failure),
         Next::Retry { failure, delay } => {
             tracing::warn!(key = name, attempt, code = failure.code, error = failure.text, "the attempt failed");
-            let delay = jobs.delay(delay.unwrap_or_else(|| jobs.backoff(attempt)));
-            jobs.later(delivery, now + delay, Delayed::Failed)
+            let delay = possible(delay.unwrap_or_else(|| jobs.backoff(attempt)));
+            later(delivery, now + delay, Delayed::Failed)
         }
-        Next::NotYet(delay) => jobs.later(delivery, now + jobs.delay(delay), Delayed::NotYet),
+        Next::NotYet(delay) => later(delivery, now + possible(delay), Delayed::NotYet),
         Next::Unavailable(delay) => {
-            let delay = jobs.delay(delay.unwrap_or_else(|| jobs.backoff(1)));
-            jobs.later(delivery, now + delay, Delayed::Unavailable)
+            let delay = possible(delay.unwrap_or_else(|| jobs.backoff(1)));
+            later(delivery, now + delay, Delayed::Unavailable)
         }
         Next::StillRunning(_) => Settlement::Leave(Left::StillRunning),
-        Next::Interrupted => jobs.later(delivery, now, Delayed::Interrupted),
+        Next::Interrupted => later(delivery, now, Delayed::Interrupted),
     }
 }
 
@@ -426,14 +406,7 @@ impl Jobs {
         }
     }
 
-    fn context(
-        &self,
-        delivery: &Delivery,
-        pk: Option<&Pk>,
-        fence: u64,
-        attempt: u32,
-        steps: Steps,
-    ) -> Arc<JobContext> {
+    fn context(&self, delivery: &Delivery, pk: Option<&Pk>, fence: u64, attempt: u32, steps: Steps) -> Arc<JobContext> {
         let (deadline, _) = watch::channel(Instant::now() + self.config.handler_timeout);
         Arc::new(JobContext {
             message: Arc::clone(&delivery.message),
@@ -517,21 +490,6 @@ impl Jobs {
         decide::backoff(base, cap, n, |most| self.clock.part_of(most))
     }
 
-    /// A delay as SQS can give it.
-    fn delay(&self, asked: Duration) -> Duration {
-        asked.min(crate::queue::LONGEST_VISIBILITY)
-    }
-
-    /// Again at that time: through visibility, or on the last receive in place, for a delayed message would go to the
-    /// dead-letter queue without a word of ours (rule T6).
-    fn later(&self, delivery: &Delivery, until: Millis, why: Delayed) -> Settlement {
-        match (delivery.is_last, why) {
-            (true, Delayed::Interrupted) => Settlement::Leave(Left::LastReceive),
-            (true, _) => Settlement::RetryInPlace { until, why },
-            (false, _) => Settlement::Delay { until, why },
-        }
-    }
-
     fn note(&self, message: &Message, failure: Failure, failure_id: String) -> Note {
         Note::new(failure, failure_id, &self.name, message, self.clock.wall())
     }
@@ -553,6 +511,21 @@ impl Jobs {
         note.pk = Some(record.pk.0.clone());
         note.step = step;
         Settlement::DeadLetter(Box::new(DeadLetter { note, record: Some(record.pk.clone()) }))
+    }
+}
+
+/// A delay as SQS can give it.
+fn possible(asked: Duration) -> Duration {
+    asked.min(crate::queue::LONGEST_VISIBILITY)
+}
+
+/// Again at that time: through visibility, or on the last receive in place, for a delayed message would go to the
+/// dead-letter queue without a word of ours (rule T6).
+fn later(delivery: &Delivery, until: Millis, why: Delayed) -> Settlement {
+    match (delivery.is_last, why) {
+        (true, Delayed::Interrupted) => Settlement::Leave(Left::LastReceive),
+        (true, _) => Settlement::RetryInPlace { until, why },
+        (false, _) => Settlement::Delay { until, why },
     }
 }
 

@@ -24,7 +24,7 @@ pub use handler::{
 };
 pub use key::Key;
 pub use message::Message;
+pub use shutdown::Shutdown;
 #[cfg(unix)]
 pub use shutdown::shutdown_signal;
-pub use shutdown::Shutdown;
 pub use worker::{StopReport, Worker, WorkerError};

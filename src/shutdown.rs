@@ -65,7 +65,7 @@ impl Shutdown {
         if let Some(source) = source {
             source.await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     pub(crate) fn draining(&self) -> &CancellationToken {

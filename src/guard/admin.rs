@@ -18,7 +18,10 @@ pub(crate) fn problems(table: &str, facts: &TableFacts) -> Vec<Problem> {
         let range = key.range.as_ref().map(|range| format!(" and a sort key {range:?}")).unwrap_or_default();
         let kind = if key.is_string { "a string" } else { "not a string" };
         problems.push(Problem::new(
-            format!("the table {table:?} has the key {:?} ({kind}){range}; it must be {KEY:?}, a string, alone", key.hash),
+            format!(
+                "the table {table:?} has the key {:?} ({kind}){range}; it must be {KEY:?}, a string, alone",
+                key.hash
+            ),
             "create a table from infra/queue.yaml and name it: LEASEHOLD_TABLE=..",
         ));
     }

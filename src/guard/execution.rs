@@ -119,7 +119,8 @@ impl ExecutionLease {
     /// when all are written or the record is no longer ours; a write that can never succeed is given up.
     pub(crate) async fn flush(&self) {
         loop {
-            let Some((name, step)) = self.steps().unwritten.first_key_value().map(|(n, s)| (n.clone(), s.clone())) else {
+            let Some((name, step)) = self.steps().unwritten.first_key_value().map(|(n, s)| (n.clone(), s.clone()))
+            else {
                 return;
             };
             match self.insist(&self.step_change(&name, step)).await {
@@ -169,7 +170,14 @@ impl ExecutionLease {
     /// Gives the claim back. `failure` counts as a failed attempt.
     pub(crate) fn release(&self, not_before: Option<Millis>, failure: Option<Failure>) -> Change {
         let failures = self.claimed.failures + u32::from(failure.is_some());
-        Change::Release { owner: self.owner.clone(), now: self.clock.wall(), not_before, failures, error: failure, undo: None }
+        Change::Release {
+            owner: self.owner.clone(),
+            now: self.clock.wall(),
+            not_before,
+            failures,
+            error: failure,
+            undo: None,
+        }
     }
 
     pub(crate) fn burial(&self, error: Failure, failures: u32, failure_id: String, ttl: Duration) -> Change {

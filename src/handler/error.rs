@@ -35,12 +35,7 @@ pub(crate) enum Verdict {
 impl HandlerError {
     /// A failed attempt, from a text or from any error.
     pub fn new(source: impl Into<BoxError>) -> Self {
-        Self {
-            verdict: Verdict::Retry(None),
-            reason: Cow::Borrowed("error"),
-            definite: false,
-            source: source.into(),
-        }
+        Self { verdict: Verdict::Retry(None), reason: Cow::Borrowed("error"), definite: false, source: source.into() }
     }
 
     pub(crate) fn interrupted(source: impl Into<BoxError>) -> Self {

@@ -29,7 +29,7 @@ pub(super) struct View<'a> {
 }
 
 /// What a record that is in the way means.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// The work took effect before.
     Done,
@@ -93,7 +93,8 @@ fn not_yet(record: &Record, view: &View<'_>) -> Option<Found> {
 }
 
 fn lapsed(record: &Record, view: &View<'_>, anew: bool) -> Found {
-    let free_at = if planted(Planted::TakeoverWithoutSkew) { record.lease_until } else { record.lease_until + view.skew };
+    let free_at =
+        if planted(Planted::TakeoverWithoutSkew) { record.lease_until } else { record.lease_until + view.skew };
     if free_at > view.now {
         if !is_absurd(record.lease_until, view) {
             return Found::Held { until: free_at, why: Held::Running };

@@ -124,7 +124,10 @@ impl TestBed {
     pub fn worker_with(&self, vars: &[(&str, &str)], clock: Clock) -> Worker {
         let guard: Arc<dyn Guard> = Arc::new(self.guard.clone());
         Worker::from_vars(vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
-            .adapters(Arc::<FaultyBroker>::clone(&self.queues), Arc::new(FaultyGuard::new(guard, self.guard_faults.clone())))
+            .adapters(
+                Arc::<FaultyBroker>::clone(&self.queues),
+                Arc::new(FaultyGuard::new(guard, self.guard_faults.clone())),
+            )
             .clock(clock)
     }
 

@@ -296,7 +296,9 @@ fn build(
             Some(Arc::new(Hall {
                 wait_time: wait_time(&name, jobs.config.wait_time, visibility),
                 fifo: facts.map_or_else(|| jobs.config.address.to_string().ends_with(".fifo"), |facts| facts.fifo),
-                max_receive_count: facts.and_then(|facts| facts.redrive.as_ref()).map(|policy| policy.max_receive_count),
+                max_receive_count: facts
+                    .and_then(|facts| facts.redrive.as_ref())
+                    .map(|policy| policy.max_receive_count),
                 slots: Arc::new(Semaphore::new(concurrency)),
                 places: Arc::new(Semaphore::new(concurrency.div_ceil(2))),
                 tick: Tick::for_leases_of(visibility),

@@ -183,7 +183,10 @@ impl Hall {
                 let until = until + self.held_jitter(delivery.message.receive_count);
                 Settlement::Held { until, why }
             }
-            Settlement::Delay { .. } | Settlement::RetryInPlace { .. } | Settlement::Held { .. } | Settlement::Outage
+            Settlement::Delay { .. }
+            | Settlement::RetryInPlace { .. }
+            | Settlement::Held { .. }
+            | Settlement::Outage
                 if delivery.is_last =>
             {
                 tracing::error!(
@@ -200,11 +203,14 @@ impl Hall {
     async fn settle(&self, delivery: Delivery, settlement: Settlement) -> bool {
         let message_id = delivery.message.id.clone();
         let settled = settle(&self.desk, delivery, settlement).await;
-        tracing::debug!(message_id, ?settled, "settled");
         match settled {
-            Settled::Deleted(_) => self.intake.succeeded(),
+            Settled::Deleted(why) => {
+                tracing::debug!(message_id, ?why, "deleted");
+                self.intake.succeeded();
+            }
+            Settled::Delayed(why) => tracing::debug!(message_id, ?why, "comes again later"),
+            Settled::Left(why) => tracing::info!(message_id, ?why, "left to its visibility timeout"),
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
-            Settled::Delayed(_) | Settled::Left(_) => {}
         }
         self.tally.count(|report| match settled {
             Settled::Deleted(Deleted::Done) => report.done += 1,

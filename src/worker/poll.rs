@@ -57,12 +57,8 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSen
             () = hall.drain.cancelled() => return,
             slots = ready(&hall) => slots,
         };
-        let ask = Receive {
-            max: slots.len(),
-            wait: hall.wait_time,
-            visibility: hall.jobs.visibility,
-            attempt_id: None,
-        };
+        let ask =
+            Receive { max: slots.len(), wait: hall.wait_time, visibility: hall.jobs.visibility, attempt_id: None };
         let sent = hall.jobs.clock.now();
         let stalls = pulse.stalls();
         match hall.desk.queue.receive(&ask).await {
@@ -147,7 +143,10 @@ fn begin(
     }
     for (_, lane) in begun {
         let Some(slot) = slots.pop() else {
-            tracing::error!(queue = hall.jobs.name, "the queue handed out more than was asked for; left to its timeout");
+            tracing::error!(
+                queue = hall.jobs.name,
+                "the queue handed out more than was asked for; left to its timeout"
+            );
             return;
         };
         // The receiver lives as long as any poller does.
