@@ -189,7 +189,10 @@ fn key_of(table: &TableDescription) -> TableKey {
 
 /// Bounds a call. What was sent is not undone when time runs out, so the outcome is then unknown.
 async fn within_timeout<T, E>(call: impl Future<Output = Result<T, SdkError<E>>> + Send) -> Result<T, SdkError<E>> {
-    tokio::time::timeout(CALL_TIMEOUT, call).await.unwrap_or_else(|late| Err(SdkError::timeout_error(late)))
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(answer) => answer,
+        Err(late) => Err(SdkError::timeout_error(late)),
+    }
 }
 
 #[cfg(test)]

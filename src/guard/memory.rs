@@ -32,7 +32,7 @@ struct Table {
 
 #[derive(Debug)]
 enum Stored {
-    Known(Record),
+    Known(Box<Record>),
     /// Of a version that this one cannot read.
     Foreign,
 }
@@ -53,7 +53,7 @@ impl MemoryGuard {
 
     /// Puts a record there, whatever is there. Not part of the history.
     pub fn put(&self, record: Record) {
-        self.table().records.insert(record.pk.clone(), Stored::Known(record));
+        self.table().records.insert(record.pk.clone(), Stored::Known(Box::new(record)));
     }
 
     /// Puts a record there that only a later version can read, as one meets in a rolling deploy.
@@ -119,7 +119,7 @@ impl Table {
             return Err(GuardError::TooLarge);
         }
         self.history.push((name, record.clone()));
-        self.records.insert(record.pk.clone(), Stored::Known(record));
+        self.records.insert(record.pk.clone(), Stored::Known(Box::new(record)));
         Ok(())
     }
 }

@@ -89,7 +89,7 @@ where
 
 /// Whether no credentials could be had; the SDK counts that among failures to dispatch.
 fn comes_from_credentials(error: &(dyn Error + 'static)) -> bool {
-    causes(error).any(|error| error.is::<CredentialsError>())
+    causes(error).any(<dyn Error>::is::<CredentialsError>)
 }
 
 /// An error and all its causes on one line.
