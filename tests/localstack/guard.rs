@@ -6,4 +6,10 @@ mod suite;
 #[path = "../contract/guard/dynamodb.rs"]
 mod dynamodb;
 
-guard_contract!(on_localstack, super::dynamodb::DynamoDbFixture::at("http://127.0.0.1:4566", ()).await);
+guard_contract!(
+    on_localstack,
+    match crate::endpoint() {
+        Some(endpoint) => super::dynamodb::DynamoDbFixture::at(&endpoint, ()).await,
+        None => return,
+    }
+);

@@ -70,6 +70,14 @@ pub(crate) async fn s1_a_record_may_fill_its_400_kb_and_no_more(fixture: &impl G
     let too_much = step("one", "one more", done(&"y".repeat(2000)));
     assert!(matches!(key.guard.write(&key.pk, &too_much).await, Err(GuardError::TooLarge)));
     assert_eq!(key.record().await, record);
-    // What is full can still be finished.
+    // What is full can still be finished, and for whatever reason.
     key.make(renew("one", 90)).await;
+    let (error, failure_id) = (Failure::new("c".repeat(100), "t".repeat(1000)), "f".repeat(64));
+    let (owner, now) = (Owner("one".into()), after(5));
+    key.make(Change::Fail { owner, now, failures: 3, error: error.clone(), failure_id: failure_id.clone() }).await;
+    key.make(give_undo_back("one", Undoing { failures: 1, takeovers: 1, answer: None })).await;
+    let taken = key.take("two", TakeOverKind::Resume).await;
+    let undo = Some(Undoing { failures: 2, takeovers: 1, answer: Some(UndoAnswer::Undone) });
+    let (owner, now, expires_at) = (taken.owner, after(70), after(100).seconds());
+    key.make(Change::Bury { owner, now, failures: 3, error, failure_id, undo, expires_at }).await;
 }
