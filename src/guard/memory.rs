@@ -1,8 +1,8 @@
 //! A guard in memory: for tests, simulations and the test kit.
 //!
 //! Owns one map of records and carries out the pure code of [`super::claim`] and [`super::change`], nothing else; each
-//! call is one atomic step. It never fails by itself, never loses a reply and never sweeps an expired record: faults are
-//! put in front of it by [`crate::testing`].
+//! call is one atomic step. It never fails by itself, never loses a reply and never sweeps an expired record: faults
+//! are put in front of it by [`crate::testing`].
 
 use std::{
     collections::BTreeMap,
@@ -66,8 +66,8 @@ impl MemoryGuard {
         self.table().records.remove(pk);
     }
 
-    /// Every write that was applied, in order: its name (`claim`, `take_over`, or a [`Change::name`]) and the record that
-    /// it made.
+    /// Every write that was applied, in order: its name (`claim`, `take_over`, or a [`Change::name`]) and the record
+    /// that it made.
     #[must_use]
     pub fn history(&self) -> Vec<(&'static str, Record)> {
         self.table().history.clone()

@@ -238,8 +238,8 @@ impl Record {
         matches!(self.status, Status::Done | Status::Dead) && self.expires_at.is_past(now)
     }
 
-    /// Whether a claim by `owner` made this, so that its refusal is only a lost reply (rule G3): the token of a claim is
-    /// in no other.
+    /// Whether a claim by `owner` made this, so that its refusal is only a lost reply (rule G3): the token of a claim
+    /// is in no other.
     #[must_use]
     pub fn is_claimed_by(&self, owner: &Owner) -> bool {
         self.owner == *owner

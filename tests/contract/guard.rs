@@ -1,4 +1,5 @@
-//! The guard port's contract, on the guard in memory and on the embedded engine. LocalStack has a test binary of its own.
+//! The guard port's contract, on the guard in memory and on the embedded engine. LocalStack has a test binary of its
+//! own.
 
 #[macro_use]
 mod suite;

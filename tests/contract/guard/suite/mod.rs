@@ -1,7 +1,7 @@
 //! What every guard must do, behaviour by behaviour.
 //!
-//! `guard_contract!(name, fixture)` makes one test of each behaviour for one adapter. A module that uses it has this one
-//! beside it under the name `suite`; it is a `mod.rs` so that other test binaries can take it by its path.
+//! `guard_contract!(name, fixture)` makes one test of each behaviour for one adapter. A module that uses it has this
+//! one beside it under the name `suite`; it is a `mod.rs` so that other test binaries can take it by its path.
 //!
 //! Each write is compared with the pure code: [`Key::make`] and [`Key::take`] read the record before and after.
 
