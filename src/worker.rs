@@ -31,6 +31,7 @@ use lanes::Hall;
 use poll::Pulse;
 
 mod check;
+mod configured;
 pub(crate) mod lanes;
 mod poll;
 
