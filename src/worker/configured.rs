@@ -18,12 +18,15 @@ impl Worker {
     #[must_use]
     pub fn only(mut self, names: &[String]) -> Self {
         let Ok(config) = &mut self.config else { return self };
-        let known = config.queues.keys().cloned().collect::<Vec<_>>().join(",");
-        for name in names.iter().filter(|name| !config.queues.contains_key(*name)) {
-            let what = format!("there is no queue {name:?} to restrict this worker to: LEASEHOLD_QUEUES names {known}");
-            self.problems.push(Problem::new(what, format!("--only {known}")));
+        let unknown: Vec<_> = names.iter().filter(|name| !config.queues.contains_key(*name)).collect();
+        if unknown.is_empty() {
+            config.queues.retain(|name, _| names.contains(name));
         }
-        config.queues.retain(|name, _| names.contains(name));
+        let known = config.queues.keys().map(String::as_str).collect::<Vec<_>>().join(",");
+        self.problems.extend(unknown.into_iter().map(|name| {
+            let what = format!("there is no queue {name:?} to work on alone: LEASEHOLD_QUEUES names {known}");
+            Problem::new(what, format!("--only {known}"))
+        }));
         self
     }
 
