@@ -60,6 +60,12 @@ Signals:
   SIGTERM, SIGINT     take nothing new, let handlers finish, give the rest back; gone within
                       LEASEHOLD_DRAIN_TIMEOUT. A second one does not wait for handlers.";
 
+/// One line for each paragraph: it is wrapped where the terminal ends.
+const NOTES: &str = "\
+AWS_REGION, AWS_ENDPOINT_URL, credentials and profiles are read as by every AWS tool. Durations are written \
+500ms, 30s, 15m, 12h, 30d. <QUEUE> is a name from LEASEHOLD_QUEUES in upper case, with - and . as _; where it is in \
+brackets, the variable without it is the default for all queues.";
+
 /// Below the options of `leasehold`.
 pub(crate) fn command() -> String {
     format!("Settings are environment variables: see `leasehold run --help`.\n\n{EXIT_CODES}")
@@ -71,13 +77,7 @@ pub(crate) fn run() -> String {
 }
 
 fn settings() -> String {
-    let mut text = "\
-Environment:
-  AWS_REGION, AWS_ENDPOINT_URL, credentials and profiles are read as by every AWS tool. Durations are written
-  500ms, 30s, 15m, 12h, 30d. <QUEUE> is a name from LEASEHOLD_QUEUES in upper case, - and . as _; where it is in
-  brackets, the variable without it is the default for all queues.
-"
-    .to_owned();
+    let mut text = format!("Environment:\n  {NOTES}\n");
     for setting in SETTINGS.iter().filter(|setting| setting.is_supported()) {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n{}", entry(setting));
@@ -92,10 +92,6 @@ fn entry(setting: &Setting) -> String {
         _ => "",
     };
     let default = setting.default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
-    format!(
-        "  LEASEHOLD_{queue}{}  <{}>{default}\n      {}\n",
-        setting.name,
-        setting.kind.replace('`', ""),
-        setting.doc
-    )
+    let Setting { name, kind, doc, .. } = setting;
+    format!("  LEASEHOLD_{queue}{name}  <{kind}>{default}\n      {doc}\n").replace('`', "")
 }
