@@ -3,7 +3,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 /// How many bytes of the end are kept: a stack trace's last frames, and the error below them.
-const KEPT: usize = 2 * 1024;
+pub(super) const KEPT: usize = 2 * 1024;
 
 /// The longest line that is logged in one piece.
 const LINE: u64 = 8 * 1024;
