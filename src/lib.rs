@@ -18,6 +18,8 @@ pub mod testing;
 mod worker;
 
 pub use config::{Config, Problem};
+#[cfg(unix)]
+pub use handler::exec::ExecHandler;
 pub use handler::{
     Blocking, CancelCause, Cancelled, DecodeError, FnHandler, Handler, HandlerError, HandlerFn, HandlerResult,
     JobContext, Keyed, Payload, Raw, ResultExt, StepKey, handler,

@@ -31,6 +31,7 @@ use lanes::Hall;
 use poll::Pulse;
 
 mod check;
+mod configured;
 pub(crate) mod lanes;
 mod poll;
 
@@ -237,7 +238,8 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     let stuck: usize = checked.halls.iter().map(|hall| hall.jobs.stuck.count()).sum();
     checked.tally.count(|report| report.stuck = stuck.try_into().unwrap_or(u64::MAX));
     let report = checked.tally.report();
-    tracing::info!(?report, "stopped");
+    let StopReport { done, suppressed, dead, dropped, failed, released, left, stuck } = report;
+    tracing::info!(done, suppressed, dead, dropped, failed, released, left, stuck, "stopped");
     report
 }
 

@@ -95,7 +95,10 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
     match handler {
         None => Some(Problem::new(
             format!("the queue {name:?} has no handler"),
-            format!("call .queue({name:?}, ..), or take it out of LEASEHOLD_QUEUES"),
+            format!(
+                "{}=exec:./handle-{name}, or .queue({name:?}, ..) in code",
+                crate::config::variable(name, "HANDLER")
+            ),
         )),
         Some(handler) if handler.has_key() && queue.key.is_some() => Some(Problem::new(
             format!("the key of {name:?} is set in code and in {variable}"),
