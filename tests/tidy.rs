@@ -33,9 +33,14 @@ impl File {
 
     /// As [`code`](Self::code), without the tests at its end.
     pub(crate) fn production(&self) -> impl Iterator<Item = (usize, &str)> {
-        let tests = self.text.find("#[cfg(test)]\nmod tests {").unwrap_or(self.text.len());
-        let end = self.text[..tests].lines().count();
+        let end = self.production_lines();
         self.code().take_while(move |(number, _)| *number <= end)
+    }
+
+    /// How many lines come before the tests at its end.
+    pub(crate) fn production_lines(&self) -> usize {
+        let tests = self.text.find("#[cfg(test)]\nmod tests {").unwrap_or(self.text.len());
+        self.text[..tests].lines().count()
     }
 }
 

@@ -62,7 +62,7 @@ fn every_select_is_biased_and_says_why() {
     let mut found = Vec::new();
     for file in &rust("") {
         let lines: Vec<&str> = file.text.lines().collect();
-        let last = file.production().last().map_or(0, |(line, _)| line);
+        let tests_begin = file.production_lines();
         for (line, text) in file.code().filter(|(_, text)| text.contains(&select)) {
             let inside = text.split_once(&select).map_or("", |(_, inside)| inside.trim());
             let mut after = lines[line..].iter().map(|text| text.trim());
@@ -73,7 +73,7 @@ fn every_select_is_biased_and_says_why() {
             }
             let above = lines[line.saturating_sub(4)..line - 1].iter().any(|text| text.trim().starts_with("//"));
             let below = lines.get(line + comments + 1).is_some_and(|text| text.trim().starts_with("//"));
-            if production.contains(&file.path) && line <= last && comments == 0 && !above && !below {
+            if production.contains(&file.path) && line <= tests_begin && comments == 0 && !above && !below {
                 found.push(at(file, line, "a select! without a word on its arms"));
             }
         }
@@ -114,11 +114,12 @@ fn tests_sleep_on_a_paused_clock_or_not_at_all() {
     let sleep = ["sl", "eep("].concat();
     let production = paths(&production());
     let mut found = Vec::new();
-    for file in rust("").iter().filter(|file| !production.contains(&file.path) && !file.path.starts_with("examples/")) {
+    for file in rust("").iter().filter(|file| !file.path.starts_with("examples/")) {
+        let tests_begin = if production.contains(&file.path) { file.production_lines() } else { 0 };
         let paused = |text: &str| !text.contains("#[tokio::test") || text.contains("start_paused");
         let real =
             REAL_TIME.iter().any(|room| file.path.starts_with(room)) || !file.code().all(|(_, text)| paused(text));
-        for (line, text) in file.code().filter(|(_, text)| text.contains(&sleep)) {
+        for (line, text) in file.code().filter(|(line, text)| *line > tests_begin && text.contains(&sleep)) {
             if real || text.contains(&format!("thread::{sleep}")) {
                 found.push(at(file, line, text.trim()));
             }
