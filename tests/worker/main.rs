@@ -2,4 +2,9 @@
 
 mod bench;
 mod guarding;
+mod leases;
 mod life;
+mod receiving;
+mod starting;
+mod steps;
+mod stopping;
