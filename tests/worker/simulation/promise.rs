@@ -47,6 +47,8 @@ pub(super) struct State {
     /// Runs that go on, by number.
     runs: BTreeMap<u64, Run>,
     runs_begun: u64,
+    /// When suspended machines wake, or last woke.
+    wakes_at: Option<Duration>,
     /// Runs that have returned `Ok`.
     succeeded: BTreeSet<(Pk, Fence)>,
 }
@@ -106,6 +108,11 @@ impl Promise {
     /// An operator has replaced this body by another.
     pub(crate) fn mended(&self, body: &str) {
         self.state().mended.insert(body.to_owned());
+    }
+
+    /// All machines are suspended, until then.
+    pub(crate) fn wakes(&self, then: Duration) {
+        self.state().wakes_at = Some(then);
     }
 
     /// A worker has dead-lettered a copy.
@@ -240,6 +247,8 @@ impl Promise {
                 self.broken(3, format_args!("{pk} is DONE and runs again"));
             }
             Some(r) if r.status == Status::Running && r.fence == fence && now < r.lease_until => {}
+            // No program can look at its lease and begin in one instant: it may be suspended between the two.
+            _ if self.state().wakes_at == Some(self.trace.now()) => {}
             other => self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}")),
         }
         let mut state = self.state();

@@ -164,7 +164,11 @@ impl World {
                     }
                 }
                 Meddling::EmptyReceives(receives) => jobs.empty_receives(receives),
-                Meddling::Suspend(time) => tokio::time::advance(time).await,
+                Meddling::Suspend(time) => {
+                    let woken = self.trace.now() + time;
+                    self.promise.wakes(woken);
+                    tokio::time::advance(time).await;
+                }
             }
         }
     }
