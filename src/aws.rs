@@ -109,7 +109,8 @@ fn sqs_client(config: &SdkConfig, calls: Calls) -> aws_sdk_sqs::Client {
     let config = aws_sdk_sqs::config::Builder::from(config)
         .timeout_config(timeouts)
         .retry_config(RetryConfig::standard())
-        // A long poll is a connection on which nothing comes for up to 20 s: just what the protection would cut off.
+        // On a long poll nothing moves for up to 20 s, which the protection has taken for a stalled stream before
+        // (https://github.com/awslabs/aws-sdk-rust/issues/1148). Attempt timeouts bound every call anyway.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .interceptor(calls)
         .build();
@@ -175,5 +176,44 @@ impl Intercept for Calls {
             *self.lock().entry(format!("{service}:{operation}")).or_default() += 1;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::types::AttributeValue;
+    use aws_sdk_sqs::config::{Credentials, Region, SharedCredentialsProvider};
+    use tokio::{net::TcpListener, time::Instant};
+
+    use super::*;
+
+    async fn aws_that_never_answers() -> (Aws, TcpListener) {
+        // Connections are taken by the system, and nobody reads from them.
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("binds");
+        let credentials = Credentials::new("AKIDEXAMPLE", "secret", None, None, "test");
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("us-east-1"))
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .endpoint_url(format!("http://{}", listener.local_addr().expect("bound")));
+        (Aws::new(&config.build()), listener)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g1_a_guard_call_without_an_answer_is_tried_again_and_ends_in_time() {
+        let (aws, _listener) = aws_that_never_answers().await;
+        let start = Instant::now();
+        let put = aws.dynamodb().put_item().table_name("t").item("pk", AttributeValue::S("k".into())).send();
+        assert!(put.await.is_err());
+        assert!(start.elapsed() <= GUARD_CALL, "{:?}", start.elapsed());
+        assert_eq!(aws.calls(), BTreeMap::from([("dynamodb:PutItem".to_owned(), u64::from(GUARD_ATTEMPTS))]));
+    }
+
+    #[tokio::test]
+    async fn a_long_poll_is_not_taken_for_a_stalled_stream() {
+        let (aws, _listener) = aws_that_never_answers().await;
+        let client = aws.sqs_client();
+        let protection = client.config().stalled_stream_protection().expect("is set");
+        assert!(!protection.upload_enabled() && !protection.download_enabled());
     }
 }

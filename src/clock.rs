@@ -92,11 +92,24 @@ impl Clock {
     }
 
     /// A clock that follows tokio's (paused) time from now on, `ahead` of the others by a skew in milliseconds, with
-    /// random numbers that repeat for the same seed. Must be called inside a runtime.
+    /// random numbers that repeat for the same seed. Each begins at the same moment whenever it is made: workers that
+    /// are made later need one that is [skewed](Self::skewed) from the first. Must be called inside a runtime.
     #[must_use]
     pub fn simulated(seed: u64, ahead: i64) -> Self {
         let at_origin = Millis(SIMULATED_EPOCH.0.saturating_add_signed(ahead));
         let wall = Wall::Simulated { origin: Instant::now(), at_origin };
+        Self { wall, chance: Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))) }
+    }
+
+    /// The same time as this clock's, `ahead` of it by a skew in milliseconds, with random numbers of its own.
+    #[must_use]
+    pub fn skewed(&self, seed: u64, ahead: i64) -> Self {
+        let wall = match self.wall {
+            Wall::System => Wall::System,
+            Wall::Simulated { origin, at_origin } => {
+                Wall::Simulated { origin, at_origin: Millis(at_origin.0.saturating_add_signed(ahead)) }
+            }
+        };
         Self { wall, chance: Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))) }
     }
 
@@ -157,8 +170,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_simulated_clock_follows_paused_time_and_repeats_its_numbers() {
-        let (one, two) = (Clock::simulated(7, 0), Clock::simulated(7, 500));
+        let one = Clock::simulated(7, 0);
         tokio::time::advance(Duration::from_secs(3)).await;
+        let two = one.skewed(7, 500);
         assert_eq!(one.wall(), SIMULATED_EPOCH + Duration::from_secs(3));
         assert_eq!(two.wall().since(one.wall()), Duration::from_millis(500));
         assert_eq!(one.token(), two.token());

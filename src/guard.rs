@@ -1,8 +1,8 @@
 //! The guard port: the record that says who may run a key, and the conditional writes that change it.
 //!
 //! Adapters are [`memory`] and [`dynamodb`]. What a write requires, what it makes of a record, and how it is recognised
-//! when its own reply was lost is pure code in [`claim`] and [`change`], shared by all of them; an adapter only carries it
-//! out.
+//! when its own reply was lost is pure code in [`claim`] and [`change`], shared by all of them; an adapter only carries
+//! it out.
 
 use std::{fmt, time::Duration};
 
@@ -94,8 +94,8 @@ pub struct TableKey {
     pub range: Option<String>,
 }
 
-/// Why a guard call gave no verdict. Each is the verdict *unknown*: nothing is run, deleted or dead-lettered for it. Also
-/// where the last try wrote nothing, an earlier try of the same call may have; sending it again tells (rule G3).
+/// Why a guard call gave no verdict. Each is the verdict *unknown*: nothing is run, deleted or dead-lettered for it.
+/// Also where the last try wrote nothing, an earlier try of the same call may have; sending it again tells (rule G3).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {

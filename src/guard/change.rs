@@ -2,8 +2,8 @@
 //! is told.
 //!
 //! All values are absolute, never increments, so that a write that is applied twice makes the same record; and a write
-//! that was stuck on its way and arrives after later ones of the same owner changes nothing: a lease is not shortened, a
-//! step does not go back. Adapters must carry out [`Change::applies_to`] and [`Change::apply`] to the letter, in one
+//! that was stuck on its way and arrives after later ones of the same owner changes nothing: a lease is not shortened,
+//! a step does not go back. Adapters must carry out [`Change::applies_to`] and [`Change::apply`] to the letter, in one
 //! atomic write.
 
 use crate::clock::{Millis, Seconds};
@@ -156,7 +156,8 @@ impl Change {
         self.owner().is_none_or(|owner| found.owner == *owner) && self.from().contains(&found.status) && fits
     }
 
-    /// What a refusal by `found` means: a record that shows this very change is a change whose reply was lost (rule G3).
+    /// What a refusal by `found` means: a record that shows this very change is a change whose reply was lost (rule
+    /// G3).
     #[must_use]
     pub fn answer(&self, found: Option<Record>) -> Written {
         match found {

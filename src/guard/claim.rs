@@ -1,8 +1,8 @@
 //! Claims and takeovers: what they require of a record and what they make of it.
 //!
 //! A claim looks at nothing but that the record is absent or expired; a takeover rests on a record that was seen, and
-//! requires that it is still that one. Adapters must carry out `applies_to` and the record it leads to to the letter, in
-//! one atomic write.
+//! requires that it is still that one. Adapters must carry out `applies_to` and the record it leads to to the letter,
+//! in one atomic write.
 
 use crate::clock::Millis;
 
@@ -114,7 +114,8 @@ pub enum TakeOverKind {
 
 impl TakeOver {
     /// Refuses a takeover that no record may be taken by, whoever asks: what is DONE or DEAD is never taken up again
-    /// before it has expired, unless DEAD work begins anew, and what is being undone is undone to the end (rules G2, G11).
+    /// before it has expired, unless DEAD work begins anew, and what is being undone is undone to the end (rules G2,
+    /// G11).
     pub fn check(&self) -> Result<(), GuardError> {
         let status = self.seen.status;
         let allowed = match self.kind {

@@ -1,8 +1,8 @@
 //! The guard in a DynamoDB table.
 //!
-//! Owns one table's item calls: each method is one conditional write and reads the verdict from that write's own answer.
-//! Relies on [`super::claim`] and [`super::change`] for what a write requires and makes; [`expressions`] says it in
-//! DynamoDB's words, [`record`] in its types, [`errors`] hears its refusals. Must never read before it writes, and never
+//! Owns one table's item calls: each method is one conditional write and reads the verdict from that write's own
+//! answer. Relies on [`super::claim`] and [`super::change`] for what a write requires and makes; `expressions` says it
+//! in DynamoDB's words, `record` in its types, `errors` hears its refusals. Must never read before it writes, and never
 //! let an SDK type out.
 
 use std::time::Duration;
@@ -35,7 +35,8 @@ pub use table::create_table;
 /// shortest that makes sense is several times this.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The key that [`Guard::probe`] writes. A record's key begins with its namespace or operation, in which `#` is escaped.
+/// The key that [`Guard::probe`] writes. A record's key begins with its namespace or operation, in which `#` is
+/// escaped.
 const PROBE_KEY: &str = "#probe";
 
 /// How long DynamoDB keeps the item of a probe.
@@ -189,7 +190,10 @@ fn key_of(table: &TableDescription) -> TableKey {
 
 /// Bounds a call. What was sent is not undone when time runs out, so the outcome is then unknown.
 async fn within_timeout<T, E>(call: impl Future<Output = Result<T, SdkError<E>>> + Send) -> Result<T, SdkError<E>> {
-    tokio::time::timeout(CALL_TIMEOUT, call).await.unwrap_or_else(|late| Err(SdkError::timeout_error(late)))
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(answer) => answer,
+        Err(late) => Err(SdkError::timeout_error(late)),
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A guard in memory: for tests, simulations and the test kit.
 //!
 //! Owns one map of records and carries out the pure code of [`super::claim`] and [`super::change`], nothing else; each
-//! call is one atomic step. It never fails by itself, never loses a reply and never sweeps an expired record: faults are
-//! put in front of it by [`crate::testing`].
+//! call is one atomic step. It never fails by itself, never loses a reply and never sweeps an expired record: faults
+//! are put in front of it by [`crate::testing`].
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ struct Table {
 
 #[derive(Debug)]
 enum Stored {
-    Known(Record),
+    Known(Box<Record>),
     /// Of a version that this one cannot read.
     Foreign,
 }
@@ -53,7 +53,7 @@ impl MemoryGuard {
 
     /// Puts a record there, whatever is there. Not part of the history.
     pub fn put(&self, record: Record) {
-        self.table().records.insert(record.pk.clone(), Stored::Known(record));
+        self.table().records.insert(record.pk.clone(), Stored::Known(Box::new(record)));
     }
 
     /// Puts a record there that only a later version can read, as one meets in a rolling deploy.
@@ -66,8 +66,8 @@ impl MemoryGuard {
         self.table().records.remove(pk);
     }
 
-    /// Every write that was applied, in order: its name (`claim`, `take_over`, or a [`Change::name`]) and the record that
-    /// it made.
+    /// Every write that was applied, in order: its name (`claim`, `take_over`, or a [`Change::name`]) and the record
+    /// that it made.
     #[must_use]
     pub fn history(&self) -> Vec<(&'static str, Record)> {
         self.table().history.clone()
@@ -119,7 +119,7 @@ impl Table {
             return Err(GuardError::TooLarge);
         }
         self.history.push((name, record.clone()));
-        self.records.insert(record.pk.clone(), Stored::Known(record));
+        self.records.insert(record.pk.clone(), Stored::Known(Box::new(record)));
         Ok(())
     }
 }

@@ -135,6 +135,12 @@ impl Circuit {
         let _ = changes.wait_for(|state| !matches!(state.phase, Phase::Open { .. })).await;
     }
 
+    /// Waits until it is not on trial. Cancel safe.
+    pub(crate) async fn tried(&self) {
+        let mut changes = self.state.subscribe();
+        let _ = changes.wait_for(|state| state.phase != Phase::Trial).await;
+    }
+
     /// Probes whenever it is open, for ever. `proves` says whether a passed probe proves that work will pass; else the
     /// circuit is on trial first.
     pub(crate) async fn tend<P, F>(&self, proves: bool, probe: P)

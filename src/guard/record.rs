@@ -238,23 +238,23 @@ impl Record {
         matches!(self.status, Status::Done | Status::Dead) && self.expires_at.is_past(now)
     }
 
-    /// Whether a claim by `owner` made this, so that its refusal is only a lost reply (rule G3): the token of a claim is
-    /// in no other.
+    /// Whether a claim by `owner` made this, so that its refusal is only a lost reply (rule G3): the token of a claim
+    /// is in no other.
     #[must_use]
     pub fn is_claimed_by(&self, owner: &Owner) -> bool {
         self.owner == *owner
     }
 
-    /// About how many bytes the record takes in DynamoDB; errs on the large side.
+    /// About how many bytes the record takes in DynamoDB, with room for what later claims and the end of the work will
+    /// write into it: a record that steps have filled must still be finished. Errs on the large side.
     #[must_use]
     pub fn size(&self) -> usize {
-        /// Names and values of all attributes that do not vary by much, measured on a full record.
-        const FIXED: usize = 700;
-        let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        /// Names of all attributes, values of those that do not vary by much, the longest failure, and some room for a
+        /// worker or a queue with a longer name; measured on a full record.
+        const FIXED: usize = 1000;
         FIXED
             + self.pk.0.len()
-            + self.last_error.as_ref().map_or(0, |error| error.code.len() + error.text.len())
-            + optional(&self.fingerprint)
+            + self.fingerprint.as_ref().map_or(0, String::len)
             + self.source.queue.len()
             + self.source.message_id.len()
             + self.source.worker.len()

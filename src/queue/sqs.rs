@@ -1,7 +1,7 @@
 //! The queue port on Amazon SQS.
 //!
 //! Owns how each call is sent: how long it may take, how often it is tried, and what it is gathered with. Relies on
-//! [`aws`](crate::aws) for the client. Must never send a receive or a visibility change a second time.
+//! [`aws`] for the client. Must never send a receive or a visibility change a second time.
 //!
 //! A queue URL's host is not used where an endpoint is set (`AWS_ENDPOINT_URL`): the SDK then takes only its path. So
 //! LocalStack's URLs work although their host does not resolve.

@@ -116,7 +116,7 @@ impl TestBed {
     /// A worker on this account, configured by these variables.
     #[must_use]
     pub fn worker(&self, vars: &[(&str, &str)]) -> Worker {
-        self.worker_with(vars, Clock::simulated(1, 0))
+        self.worker_with(vars, self.broker.clock().clone())
     }
 
     /// As [`worker`](Self::worker), with a clock of its own.

@@ -238,10 +238,9 @@ impl Hall {
         [Some(&self.intake), Some(&self.jobs.there), store].into_iter().flatten().find(|c| c.is_open()).map(|c| &**c)
     }
 
-    /// How many messages a receive may bring at the most: one, while it has to be shown that work passes.
-    pub(super) fn most(&self) -> usize {
-        let trial = self.intake.is_trial() || self.jobs.there.is_trial();
-        if trial { 1 } else { crate::queue::BATCH }
+    /// What is on trial: real work has to show that it is back.
+    pub(super) fn on_trial(&self) -> Option<&Circuit> {
+        [&self.intake, &self.jobs.there].into_iter().find(|circuit| circuit.is_trial()).map(|circuit| &**circuit)
     }
 }
 

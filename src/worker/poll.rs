@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{
     sync::{OwnedSemaphorePermit, mpsc::UnboundedSender},
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
@@ -41,6 +41,9 @@ const LATE: Duration = Duration::from_secs(1);
 /// Kept clear of SQS's 12 hours, for clocks and calls take time.
 const CAP_MARGIN: Duration = Duration::from_secs(60);
 
+/// How long a poller waits for the outcome of the work that it brought for a trial.
+const TRIAL: Duration = Duration::from_secs(10);
+
 /// Pauses after failed polls: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
 
@@ -66,6 +69,7 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSen
                 failures = 0;
                 let start = counted_from(sent, hall.jobs.clock.now(), ask.wait, pulse.stood_still_since(stalls));
                 begin(&hall, received, start, slots, &lanes);
+                verdict(&hall).await;
             }
             Err(error) => {
                 drop(slots);
@@ -73,14 +77,26 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSen
                 let most = RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1);
                 let pause = hall.jobs.clock.part_of(most);
                 tracing::warn!(queue = hall.jobs.name, %error, failures, "the poll failed; again in {pause:?}");
-                tokio::select! {
-                    // Nothing is lost with a pause.
-                    biased;
-                    () = hall.drain.cancelled() => return,
-                    () = sleep(pause) => {}
-                }
+                unless_draining(&hall, sleep(pause)).await;
             }
         }
+    }
+}
+
+/// A poller that has brought work for a trial waits for its outcome, so that a trickle stays one; but not for ever, for
+/// that work may take long, or have been a duplicate that shows nothing.
+async fn verdict(hall: &Hall) {
+    if let Some(circuit) = hall.on_trial() {
+        unless_draining(hall, async { drop(timeout(TRIAL, circuit.tried()).await) }).await;
+    }
+}
+
+async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
+    tokio::select! {
+        // Nothing is lost with a pause.
+        biased;
+        () = hall.drain.cancelled() => {}
+        () = pause => {}
     }
 }
 
@@ -88,13 +104,13 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSen
 async fn ready(hall: &Hall) -> Vec<OwnedSemaphorePermit> {
     loop {
         hall.may_receive().await;
-        let most = hall.most().min(hall.jobs.config.concurrency);
-        let mut slots = Vec::with_capacity(most);
+        let wanted = most(hall);
+        let mut slots = Vec::with_capacity(wanted);
         let Ok(first) = Arc::clone(&hall.slots).acquire_owned().await else { return slots };
         slots.push(first);
-        let enough = most.div_ceil(2);
+        let enough = wanted.div_ceil(2);
         let gather_until = Instant::now() + GATHER;
-        while slots.len() < most {
+        while slots.len() < wanted {
             let next = Arc::clone(&hall.slots);
             if let Ok(slot) = Arc::clone(&next).try_acquire_owned() {
                 slots.push(slot);
@@ -107,10 +123,15 @@ async fn ready(hall: &Hall) -> Vec<OwnedSemaphorePermit> {
             }
         }
         // Waiting took time; it may be that nothing should be received by now.
-        if hall.most() >= slots.len() && hall.open_circuit().is_none() {
+        if most(hall) >= slots.len() && hall.open_circuit().is_none() {
             return slots;
         }
     }
+}
+
+/// How many messages a receive may bring at the most.
+fn most(hall: &Hall) -> usize {
+    if hall.on_trial().is_some() { 1 } else { BATCH.min(hall.jobs.config.concurrency) }
 }
 
 /// From when a delivery's lease counts (rule R2): the reply's arrival less an allowance; the sending, if the reply may

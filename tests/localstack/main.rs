@@ -19,6 +19,7 @@ mod contract {
     pub(crate) mod queue;
     pub(crate) mod sqs;
 }
+mod guard;
 mod queue_on_localstack;
 
 /// Where LocalStack listens.

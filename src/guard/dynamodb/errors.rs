@@ -1,7 +1,7 @@
 //! What DynamoDB's errors mean.
 //!
-//! Decided by error code, and by HTTP status for codes that are not known; by text only where AWS has no code of its own.
-//! Must never turn silence into "nothing was written".
+//! Decided by error code, and by HTTP status for codes that are not known; by text only where AWS has no code of its
+//! own. Must never turn silence into "nothing was written".
 //!
 //! <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html>
 
@@ -63,9 +63,9 @@ where
     }
 }
 
-/// DynamoDB has no code for an item that is too large: `PutItem` says "Item size has exceeded the maximum allowed size",
-/// `UpdateItem` "Item size to update has exceeded the maximum allowed size". Expressions have a size limit too, told in
-/// much the same words.
+/// DynamoDB has no code for an item that is too large: `PutItem` says "Item size has exceeded the maximum allowed
+/// size", `UpdateItem` "Item size to update has exceeded the maximum allowed size". Expressions have a size limit too,
+/// told in much the same words.
 fn is_about_size(said: &str) -> bool {
     said.contains("Item size") && said.contains("exceeded the maximum allowed size")
 }
@@ -81,15 +81,15 @@ where
         // The request could not even be built.
         SdkError::ConstructionFailure(_) => GuardError::Refused(told(&error)),
         // A timeout, a connection that broke, or an answer that could not be read: it may have been written. A refused
-        // connection or a name that does not resolve wrote nothing, but for the table as a whole (rule G8) it is the same
-        // silence, and the SDK's earlier tries of this call may have got through.
+        // connection or a name that does not resolve wrote nothing, but for the table as a whole (rule G8) it is the
+        // same silence, and the SDK's earlier tries of this call may have got through.
         _ => GuardError::NoAnswer(Some(error.into())),
     }
 }
 
 /// Whether no credentials could be had; the SDK counts that among failures to dispatch.
 fn comes_from_credentials(error: &(dyn Error + 'static)) -> bool {
-    causes(error).any(|error| error.is::<CredentialsError>())
+    causes(error).any(<dyn Error>::is::<CredentialsError>)
 }
 
 /// An error and all its causes on one line.

@@ -15,7 +15,8 @@ use super::{
 use crate::clock::{Millis, Seconds};
 
 /// A claim's condition (rule G1).
-pub(super) const CLAIMABLE: &str = "attribute_not_exists(#pk) OR (#v = :v AND #status IN (:DONE, :DEAD) AND #expires_at <= :now_s AND #fence < :fence)";
+pub(super) const CLAIMABLE: &str = "attribute_not_exists(#pk) \
+     OR (#v = :v AND #status IN (:DONE, :DEAD) AND #expires_at <= :now_s AND #fence < :fence)";
 
 /// A takeover's condition: it is still the record that was seen (rule G1).
 const AS_SEEN: &str = "#v = :v AND #owner = :seen_owner AND #fence = :seen_fence AND #status = :seen_status \
@@ -94,8 +95,9 @@ pub(super) struct Update {
 }
 
 impl Update {
-    /// Everything that the new record says replaces what the old one said; attributes that it lacks are removed. Only the
-    /// steps stay as they are in the table, where they may have grown since they were seen, unless they begin again.
+    /// Everything that the new record says replaces what the old one said; attributes that it lacks are removed. Only
+    /// the steps stay as they are in the table, where they may have grown since they were seen, unless they begin
+    /// again.
     pub(super) fn take_over(take_over: &TakeOver) -> Self {
         let seen = &take_over.seen;
         let mut next = seen.as_ref().clone();

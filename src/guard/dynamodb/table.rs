@@ -23,8 +23,8 @@ const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
 /// How often it is looked at meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Makes a table as the guard needs it: string key `pk`, billed on demand, TTL on `expires_at`; and waits until it can be
-/// written to. A table of that name that is there already is taken as it is, and gets the TTL if it has none.
+/// Makes a table as the guard needs it: string key `pk`, billed on demand, TTL on `expires_at`; and waits until it can
+/// be written to. A table of that name that is there already is taken as it is, and gets the TTL if it has none.
 pub async fn create_table(client: &Client, name: &str) -> Result<(), GuardError> {
     let refused = |error: aws_sdk_dynamodb::error::BuildError| GuardError::Refused(error.to_string());
     let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build().map_err(refused)?;

@@ -200,7 +200,7 @@ fn by_status(status: Option<u16>) -> Meaning {
 /// Why a request never left, told from the texts of a chain of errors: their types are private to the SDK. `None` if it
 /// may have left, which is also the answer for texts that a later SDK words in another way.
 fn before_sending(chain: &str) -> Option<Meaning> {
-    const CREDENTIALS: [&str; 4] = ["credential", "access token", "auth scheme", "identity"];
+    const CREDENTIALS: [&str; 3] = ["credential", "access token", "auth scheme"];
     const CONNECTING: [&str; 3] = ["(Connect)", "dns error", "HTTP connect timeout"];
     let names_one_of = |texts: &[&str]| texts.iter().any(|text| chain.contains(text));
     if chain.contains("Missing Region") {
@@ -314,6 +314,21 @@ mod tests {
         };
         assert_eq!(entry(true), Fault::new(Meaning::Refused, "New: what"));
         assert_eq!(entry(false).meaning, Meaning::Unavailable);
+    }
+
+    #[test]
+    fn what_may_have_been_sent_is_not_taken_for_unsent() {
+        for (chain, meaning) in [
+            ("dispatch failure: io error: client error (Connect): tcp connect error", Some(Meaning::Unavailable)),
+            ("dispatch failure: timeout: HTTP connect timeout occurred after 2s", Some(Meaning::Unavailable)),
+            ("dispatch failure: other: the credential provider was not enabled", Some(Meaning::Denied)),
+            ("dispatch failure: other: credentials provider timed out after 5 seconds", Some(Meaning::Unavailable)),
+            ("dispatch failure: io error: client error (SendRequest): connection reset", None),
+            ("dispatch failure: timeout: HTTP read timeout occurred after 2s", None),
+            ("dispatch failure: words that nobody knows yet", None),
+        ] {
+            assert_eq!(before_sending(chain), meaning, "{chain}");
+        }
     }
 
     #[test]

@@ -87,10 +87,22 @@ fn a_record_without_steps_is_one_write_unit() {
 }
 
 #[test]
-fn s1_the_estimated_size_is_never_below_the_real_one_nor_far_above() {
-    for record in [full(), with_steps()] {
-        let (estimate, real) = (record.size(), bytes(&to_item(&record)));
-        assert!(estimate >= real && estimate < real + 600, "estimated {estimate}, is {real}");
+fn s1_the_estimated_size_leaves_room_to_finish_and_is_not_far_above_the_real_one() {
+    for finished in [full(), with_steps()] {
+        let running = Record {
+            not_before: None,
+            last_error: None,
+            failure_id: None,
+            dead_at: None,
+            copied: false,
+            undo: None,
+            fingerprint: None,
+            source: Source { sent_at: None, ..finished.source.clone() },
+            ..finished.clone()
+        };
+        let (estimate, now, then) = (running.size(), bytes(&to_item(&running)), bytes(&to_item(&finished)));
+        assert!(then + 100 < estimate && estimate < now + 1000, "estimated {estimate}, is {now}, may become {then}");
+        assert!(finished.size() > then);
     }
 }
 
@@ -144,12 +156,16 @@ fn attributes_that_are_not_known_are_no_reason_to_refuse() {
     assert_eq!(from_item(item).unwrap(), full());
 }
 
+fn any_attribute() -> impl Strategy<Value = String> {
+    proptest::sample::select(to_item(&full()).into_keys().collect::<Vec<_>>())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_item_however_strange_is_a_panic(
-        changed in proptest::collection::btree_map(proptest::sample::select(to_item(&full()).into_keys().collect::<Vec<_>>()), ".{0,3}", 0..4),
+        changed in proptest::collection::btree_map(any_attribute(), ".{0,3}", 0..4),
         as_number in any::<bool>(),
     ) {
         let value = |text: String| if as_number { AttributeValue::N(text) } else { AttributeValue::S(text) };
