@@ -20,6 +20,8 @@ mod bank;
 mod handler;
 mod life;
 mod plan;
+#[cfg(feature = "planted")]
+mod planted;
 mod promise;
 mod quiet;
 mod trace;

@@ -109,8 +109,10 @@ pub(crate) enum Wrong {
     QueueAway,
     DeletesDenied,
     CopiesRefused,
-    /// One worker does nothing, and neither do its handlers; what it has sent or is about to send takes that long.
+    /// One worker does nothing, and neither do its handlers; what it sends takes that long.
     Stalled(usize),
+    /// One worker's network holds everything back; its handlers go on.
+    CutOff(usize),
 }
 
 /// How often what goes wrong. Rates are in calls of ten thousand.
@@ -214,7 +216,7 @@ fn hazards(chance: &mut Rng, storm: Duration) -> Hazards {
 }
 
 fn spell(chance: &mut Rng, storm: Duration) -> Spell {
-    let what = match chance.u8(0..11) {
+    let what = match chance.u8(0..13) {
         0 => Wrong::GuardAway,
         1 => Wrong::GuardThrottled,
         2 => Wrong::GuardDenied,
@@ -222,7 +224,8 @@ fn spell(chance: &mut Rng, storm: Duration) -> Spell {
         4 => Wrong::QueueAway,
         5 => Wrong::DeletesDenied,
         6 => Wrong::CopiesRefused,
-        _ => Wrong::Stalled(chance.usize(0..2)),
+        7..=9 => Wrong::Stalled(chance.usize(0..2)),
+        _ => Wrong::CutOff(chance.usize(0..2)),
     };
     let from = moment(chance, storm);
     // Mostly about as long as the leases; sometimes longer than what is in hand is kept.

@@ -38,9 +38,6 @@ impl Weather {
         let (operation, subject) = (call.operation, &call.subject);
         self.world.trace.note(&self.life.who, format_args!("{operation} {subject} meets {fault:?}"));
         self.world.trace.met(name(&fault));
-        if matches!(fault, Fault::Stop { .. }) {
-            self.life.crash();
-        }
         Some(fault)
     }
 
@@ -49,7 +46,7 @@ impl Weather {
         let here = spells.filter(|spell| (spell.from..spell.until).contains(&now)).find_map(|spell| {
             let guard = port == Port::Guard;
             let fault = match spell.what {
-                Wrong::Stalled(worker) if worker == self.life.worker => {
+                Wrong::Stalled(worker) | Wrong::CutOff(worker) if worker == self.life.worker => {
                     let left = spell.until - now;
                     if chance.bool() { Fault::Delay(left) } else { Fault::DelayReply(left) }
                 }
@@ -70,14 +67,20 @@ impl Weather {
 
     fn by_chance(&self, port: Port, call: &Call, chance: &mut Rng) -> Option<Fault> {
         let hazards = &self.world.plan.hazards;
+        // Up to three leases: later than anything that waits for it.
+        let late = Duration::from_millis(chance.u64(0..self.world.plan.visibility * 3_000));
         if chance.u32(0..10_000) < hazards.stop {
-            return Some(Fault::Stop { applied: chance.bool() });
+            self.life.crash();
+            return Some(match chance.u8(0..4) {
+                0 => Fault::Stop { applied: false },
+                1 => Fault::Stop { applied: true },
+                // What it has sent is on its way, and lands when it is dead.
+                _ => Fault::HangThenApply(late),
+            });
         }
         if chance.u32(0..10_000) >= hazards.faulty {
             return None;
         }
-        // Up to three leases: later than anything that waits for it.
-        let late = Duration::from_millis(chance.u64(0..self.world.plan.visibility * 3_000));
         Some(match chance.u8(0..10) {
             0 => Fault::Fail(Failure::Throttled),
             1 => Fault::Fail(Failure::Unavailable),
