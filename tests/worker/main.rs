@@ -3,4 +3,5 @@
 mod bench;
 mod guarding;
 mod life;
+mod sequences;
 mod simulation;

@@ -31,6 +31,8 @@ mod world;
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "planted")]
+pub(crate) use planted::Plant;
 use trace::Written;
 
 /// About as many as a minute of one processor is enough for.
