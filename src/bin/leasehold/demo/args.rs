@@ -72,7 +72,9 @@ impl Args {
     pub(super) fn check(&self) -> Result<(), String> {
         let parts = self.slow + self.poison + self.transient;
         if parts > 100 {
-            return Err(format!("--slow, --poison and --transient come to {parts} % of the payments; 100 is all of them"));
+            return Err(format!(
+                "--slow, --poison and --transient come to {parts} % of the payments; 100 is all of them"
+            ));
         }
         Ok(())
     }
@@ -80,13 +82,7 @@ impl Args {
     pub(super) fn mix(&self) -> Mix {
         // Half as long again as the visibility timeout: without beats the message would come back in mid-work.
         let slow_ms = u64::try_from(VISIBILITY.as_millis() * 3 / 2).unwrap_or(u64::MAX);
-        Mix {
-            duplicates: self.duplicates,
-            slow: self.slow,
-            poison: self.poison,
-            transient: self.transient,
-            slow_ms,
-        }
+        Mix { duplicates: self.duplicates, slow: self.slow, poison: self.poison, transient: self.transient, slow_ms }
     }
 
     pub(super) fn terms(&self) -> Terms {

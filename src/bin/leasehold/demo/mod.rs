@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use bank::Counter;
 use second::{SecondWorker, kill_in_mid_work};
 use show::Show;
-use stream::Plan;
+use stream::{Plan, Planned};
 use summary::{Found, Summary};
 use work::{DEAD_LETTERS, MAX_RECEIVE_COUNT, Place, QUEUE, TABLE};
 
@@ -51,6 +51,9 @@ const HEAD_START: Duration = Duration::from_secs(10);
 /// Messages of an endless stream: so many at once, and then a pause, which gives fifty a second.
 const PORTION: (u32, Duration) = (100, Duration::from_secs(2));
 
+/// The exit code for options that make no sense, as in `sysexits.h`.
+const EX_USAGE: u8 = 64;
+
 /// The streams of two runs are the same.
 const SEED: u64 = 20;
 
@@ -61,14 +64,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         place.work_as_second().await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let show = Show::new(args.json, args.verbose > 0);
     if let Err(problem) = args.check() {
-        show.usage(&problem);
-        return Ok(ExitCode::from(64));
+        show::usage(&problem);
+        return Ok(ExitCode::from(EX_USAGE));
     }
+    let show = Show::new(args.json, args.verbose > 0);
     show.opening(&args)?;
     let summary = Summary::of(Stage::set(&args).await?.play(&args, &show).await?);
-    show.closing(&summary)?;
+    show.closing(&args, &summary)?;
     Ok(if summary.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -85,8 +88,16 @@ struct Stage {
 /// What was sent so far.
 #[derive(Default)]
 struct Sent {
-    messages: u32,
+    messages: u64,
+    /// Whose body is whose.
     payments: BTreeMap<String, String>,
+}
+
+impl Sent {
+    fn add(&mut self, message: &Planned) {
+        self.messages += 1;
+        self.payments.insert(message.body.clone(), message.payment_id.clone());
+    }
 }
 
 /// What people ask for with Ctrl-C.
@@ -107,75 +118,75 @@ impl Stage {
         create_table(&aws.dynamodb(), TABLE).await?;
         let queue = aws.sqs().open(&QueueAddress::Name(QUEUE.to_owned())).await?;
         let counter = Counter::open(args.terms()).await.context("the bank could not open on a loopback port")?;
-        let place =
-            Place { endpoint: engine.endpoint().to_owned(), bank: counter.address, worker: "first".to_owned() };
+        let place = Place { endpoint: engine.endpoint().to_owned(), bank: counter.address, worker: "first".to_owned() };
         Ok(Self { engine, counter, aws, queue, place })
     }
 
     /// The whole course, from the first message to the last look.
     async fn play(self, args: &Args, show: &Show) -> anyhow::Result<Found> {
-        let (wishes, shutdown, begun) = (Wishes::default(), Shutdown::new(), Instant::now());
+        let (wishes, shutdown, mut sent) = (Wishes::default(), Shutdown::new(), Sent::default());
         let mut second = args.crash.then(|| SecondWorker::start(&self.place)).transpose()?;
-        let mut sent = Sent::default();
         let working = async {
             if args.crash {
-                // Without it the first worker could have done everything before the second had begun.
+                // Without it the first worker could have done everything before the second has begun.
                 let _ = timeout(HEAD_START, self.counter.bank.second(|second| second.charges > 0)).await;
             }
             Ok(self.place.worker().run(shutdown.clone()).await?)
         };
         let course = async {
+            let begun = Instant::now();
             let all_sent = CancellationToken::new();
-            let sending = self.send(args, &wishes, show, &mut sent, all_sent.clone());
-            tokio::try_join!(sending, self.until_settled(&wishes, show, all_sent))?;
-            shutdown.drain();
-            anyhow::Ok(begun.elapsed())
+            let sending = async {
+                self.send(args, &wishes, show, &mut sent).await?;
+                all_sent.cancel();
+                Ok(())
+            };
+            tokio::try_join!(sending, self.until_settled(&wishes, show, &all_sent))?;
+            let took = begun.elapsed();
+            if wishes.now.is_cancelled() {
+                shutdown.now();
+            } else {
+                shutdown.drain();
+            }
+            anyhow::Ok(took)
         };
         let (_, took) = tokio::select! {
-            // The first two arms only listen, and never end.
+            // The first two arms only listen, and never end well.
             biased;
-            never = wishes.listen() => match never {},
+            never = wishes.listen(show) => match never {},
             never = kill_in_mid_work(&mut second, &self.counter.bank, show) => match never? {},
             ended = async { tokio::try_join!(working, course) } => ended?,
         };
-        show.ended();
-        let interrupted = wishes.now.is_cancelled();
-        self.find(second, sent, took, interrupted, args).await
+        self.find(args, show, second, sent, took).await
     }
 
-    /// Sends the stream: all of it, or on and on until somebody has seen enough.
-    async fn send(
-        &self,
-        args: &Args,
-        wishes: &Wishes,
-        show: &Show,
-        sent: &mut Sent,
-        all_sent: CancellationToken,
-    ) -> anyhow::Result<()> {
+    /// Sends the stream: all of it, or on and on, until somebody has seen enough.
+    async fn send(&self, args: &Args, wishes: &Wishes, show: &Show, sent: &mut Sent) -> anyhow::Result<()> {
         let mut chance = fastrand::Rng::with_seed(SEED);
         let (portion, pause) = if args.endless { PORTION } else { (args.messages, Duration::ZERO) };
-        while !wishes.enough.is_cancelled() {
-            let first = u32::try_from(sent.payments.len()).unwrap_or(u32::MAX) + 1;
+        let mut first = 1;
+        loop {
             let plan = Plan::new(args.mix(), portion, first, &mut chance);
-            sent.payments.extend(plan.payments);
-            for bodies in plan.bodies.chunks(BATCH) {
-                let messages: Vec<_> =
-                    bodies.iter().map(|body| Outgoing { body: body.clone(), ..Outgoing::default() }).collect();
-                try_join_all(messages.iter().map(|message| self.queue.send(message))).await?;
-                sent.messages += u32::try_from(messages.len()).unwrap_or_default();
-                show.sent(sent.messages.max(if args.endless { 0 } else { args.messages }));
+            first += plan.payments;
+            for messages in plan.messages.chunks(BATCH) {
+                if wishes.enough.is_cancelled() {
+                    return Ok(());
+                }
+                let sending = messages.iter().map(async |message| {
+                    self.queue.send(&Outgoing { body: message.body.clone(), ..Outgoing::default() }).await
+                });
+                try_join_all(sending).await?;
+                messages.iter().for_each(|message| sent.add(message));
+                show.sent(if args.endless { sent.messages } else { args.messages.into() });
             }
-            if !args.endless {
-                break;
+            if !args.endless || timeout(pause, wishes.enough.cancelled()).await.is_ok() {
+                return Ok(());
             }
-            let _ = timeout(pause, wishes.enough.cancelled()).await;
         }
-        all_sent.cancel();
-        Ok(())
     }
 
     /// Waits until everything that was sent has left the queue, or nothing has moved for too long.
-    async fn until_settled(&self, wishes: &Wishes, show: &Show, all_sent: CancellationToken) -> anyhow::Result<()> {
+    async fn until_settled(&self, wishes: &Wishes, show: &Show, all_sent: &CancellationToken) -> anyhow::Result<()> {
         let (mut least, mut since) = (u64::MAX, Instant::now());
         while !wishes.now.is_cancelled() {
             let left = self.engine.depth(QUEUE).await?.total();
@@ -198,64 +209,71 @@ impl Stage {
     /// Counts what came of it, when no worker is left.
     async fn find(
         self,
+        args: &Args,
+        show: &Show,
         second: Option<SecondWorker>,
         sent: Sent,
         took: Duration,
-        interrupted: bool,
-        args: &Args,
     ) -> anyhow::Result<Found> {
         let bank = Arc::clone(&self.counter.bank);
         drop(self.counter); // Lets go of the second worker, if it still is.
         let killed = match second {
-            Some(second) => Some(second.ended().await?),
-            None => None,
+            Some(second) => second.ended(show).await?,
+            None => false,
         };
-        let left = self.engine.depth(QUEUE).await?.total();
-        let records = DynamoDbGuard::new(self.aws.dynamodb(), TABLE.to_owned()).records().await?;
-        let dead_letters = dead_letters(&self.aws).await?;
-        let mut api_calls = self.engine.calls();
-        for (operation, ours) in self.aws.calls() {
-            // A request that was counted as sent and never arrived would make a worker's count too small, never negative.
-            if let Some(calls) = api_calls.get_mut(&operation) {
-                *calls = calls.saturating_sub(ours);
-            }
-        }
-        api_calls.retain(|_, calls| *calls > 0);
-        self.engine.stop().await;
-        Ok(Found {
-            sent: sent.messages.into(),
+        let found = Found {
+            sent: sent.messages,
             payments: sent.payments,
-            records,
-            dead_letters,
-            left,
+            records: DynamoDbGuard::new(self.aws.dynamodb(), TABLE.to_owned()).records().await?,
+            dead_letters: dead_letters(&self.aws).await?,
+            left: self.engine.depth(QUEUE).await?.total(),
             accounts: bank.accounts(),
             beats: bank.beats(),
-            api_calls,
+            api_calls: calls_of_workers(&self.engine, &self.aws),
             seconds: took.as_secs_f64(),
             naive_bank: args.naive_bank,
             killed,
-            interrupted,
-        })
+        };
+        self.engine.stop().await;
+        show.ended();
+        Ok(found)
     }
 }
 
 impl Wishes {
     /// Never ends.
-    async fn listen(&self) -> Infallible {
-        for wish in [&self.enough, &self.now] {
-            if ctrl_c().await.is_ok() {
-                wish.cancel();
+    async fn listen(&self, show: &Show) -> Infallible {
+        let told = [
+            "Ctrl-C: nothing more is sent; what was sent is worked off (again: do not wait for it)",
+            "Ctrl-C: the worker stops now",
+        ];
+        for (wish, told) in [&self.enough, &self.now].into_iter().zip(told) {
+            if ctrl_c().await.is_err() {
+                break;
             }
+            wish.cancel();
+            show.event(told);
         }
         pending().await
     }
 }
 
+/// Requests that the engine has counted, less the demonstration's own.
+fn calls_of_workers(engine: &Engine, own: &Aws) -> BTreeMap<String, u64> {
+    let mut calls = engine.calls();
+    for (operation, own) in own.calls() {
+        if let Some(calls) = calls.get_mut(&operation) {
+            *calls = calls.saturating_sub(own);
+        }
+    }
+    calls.retain(|_, calls| *calls > 0);
+    calls
+}
+
 /// Everything that is in the dead-letter queue. Hides it from others, of whom there are none.
 async fn dead_letters(aws: &Aws) -> anyhow::Result<Vec<Message>> {
     let queue = aws.sqs().open(&QueueAddress::Name(DEAD_LETTERS.to_owned())).await?;
-    let ask =
-        Receive { max: BATCH, wait: Duration::ZERO, visibility: Duration::from_secs(60 * 60), attempt_id: None };
+    let ask = Receive { max: BATCH, wait: Duration::ZERO, visibility: Duration::from_secs(60 * 60), attempt_id: None };
     let mut messages = Vec::new();
     loop {
         let received = queue.receive(&ask).await?;

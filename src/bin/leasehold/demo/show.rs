@@ -1,23 +1,18 @@
-//! What people see: settings at the start, progress, events, the summary in words; or one JSON object.
+//! What people see while it runs: settings at the start, progress, events, and at the end the summary; or one JSON
+//! object and nothing else.
 //!
-//! Progress goes to standard error and is drawn on a terminal only; the summary goes to standard output. Colour is used
-//! where standard output is a terminal.
+//! Progress goes to standard error and is drawn on a terminal only; everything else goes to standard output, with colour
+//! where that is a terminal. The words of the summary are in [`words`].
 
-use std::{
-    io::{self, IsTerminal, Write},
-    time::Duration,
-};
+use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
-use super::{
-    args::Args,
-    bank::Bank,
-    stream::Counts,
-    summary::Summary,
-    work::SETTINGS,
-};
+use super::{args::Args, bank::Bank, summary::Summary};
+use words::Ink;
+
+mod words;
 
 /// Sets the log up: errors alone unless asked for more. A conditional write that is refused is daily business, but the
 /// embedded DynamoDB warns of each.
@@ -31,10 +26,15 @@ pub(super) fn log(verbose: u8) {
     let _ = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(io::stderr).try_init();
 }
 
+/// Tells of options that do not fit together. Standard error that is closed leaves nobody to tell.
+pub(super) fn usage(problem: &str) {
+    let _ = writeln!(io::stderr(), "error: {problem}");
+}
+
 #[derive(Debug)]
 pub(super) struct Show {
     json: bool,
-    colour: bool,
+    ink: Ink,
     bar: ProgressBar,
 }
 
@@ -44,88 +44,45 @@ impl Show {
         let hidden = json || log;
         let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
         let bar = ProgressBar::with_draw_target(Some(0), target);
-        if let Ok(style) = ProgressStyle::with_template("  {bar:30.green/dim} {pos:>5}/{len} settled  {msg}  {elapsed}") {
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>6}  {bar:24.green/dim} {pos}/{len} settled · {msg}")
+        {
             bar.set_style(style.progress_chars("━━─"));
         }
-        Self { json, colour: !json && io::stdout().is_terminal(), bar }
-    }
-
-    fn strong(&self, text: &str) -> String {
-        if self.colour { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
-
-    fn dim(&self, text: &str) -> String {
-        if self.colour { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
-
-    pub(super) fn usage(&self, problem: &str) {
-        // Standard error that is closed leaves nobody to tell.
-        let _ = writeln!(io::stderr(), "error: {problem}");
+        let ink = if !json && io::stdout().is_terminal() { Ink::Colour } else { Ink::Plain };
+        Self { json, ink, bar }
     }
 
     pub(super) fn opening(&self, args: &Args) -> io::Result<()> {
-        if self.json {
-            return Ok(());
-        }
-        let bank = if args.naive_bank { "a bank that does not know Idempotency-Key" } else { "a bank" };
-        let settings = |names: &[&str]| {
-            let shown = SETTINGS.iter().filter_map(|(name, value)| {
-                let name = name.trim_start_matches("LEASEHOLD_");
-                names.contains(&name).then(|| format!("{} {value}", name.to_lowercase().replace('_', " ")))
-            });
-            shown.collect::<Vec<_>>().join(" · ")
-        };
-        let mut out = io::stdout().lock();
-        writeln!(out, "{} · SQS, DynamoDB and {bank}, all in this process", self.strong("leasehold demo"))?;
-        writeln!(out)?;
-        writeln!(out, "  stream   {}", stream(args))?;
-        let timings = settings(&["VISIBILITY_TIMEOUT", "BACKOFF", "CANCEL_GRACE", "CLOCK_SKEW", "CONCURRENCY"]);
-        writeln!(out, "  worker   {timings}")?;
-        writeln!(out, "           {}", self.dim("shorter than in production, so that a crash is over in seconds"))?;
-        writeln!(out)
+        if self.json { Ok(()) } else { writeln!(io::stdout(), "{}", words::opening(args, self.ink)) }
     }
 
-    pub(super) fn sent(&self, messages: u32) {
-        self.bar.set_length(messages.into());
+    /// So many messages there are to settle.
+    pub(super) fn sent(&self, messages: u64) {
+        self.bar.set_length(messages);
     }
 
     pub(super) fn progress(&self, left: u64, dead: u64, bank: &Bank) {
-        let settled = self.bar.length().unwrap_or_default().saturating_sub(left);
-        self.bar.set_position(settled);
+        self.bar.set_position(self.bar.length().unwrap_or_default().saturating_sub(left));
         let (calls, effects) = bank.totals();
-        self.bar.set_message(format!("{calls} calls of the bank, {effects} effects, {dead} dead-lettered"));
+        self.bar.set_message(format!("{calls} calls of the bank, {effects} effects · {dead} dead-lettered"));
     }
 
-    /// Something that happens once.
+    /// Something that happens once. Standard output that is closed is met again, and told, at the end.
     pub(super) fn event(&self, what: &str) {
-        if self.json {
-            return;
+        if !self.json {
+            let at = self.ink.dim(&format!("{:>5.1}s", self.bar.elapsed().as_secs_f64()));
+            self.bar.suspend(|| {
+                let _ = writeln!(io::stdout(), "{at}  {what}");
+            });
         }
-        let elapsed = self.bar.elapsed().as_secs_f64();
-        let line = format!("  {}  {what}", self.dim(&format!("{elapsed:>5.1} s")));
-        self.bar.suspend(|| {
-            // As in `usage`.
-            let _ = writeln!(io::stdout().lock(), "{line}");
-        });
     }
 
     pub(super) fn ended(&self) {
         self.bar.finish_and_clear();
     }
 
-    pub(super) fn closing(&self, summary: &Summary) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        if self.json {
-            return writeln!(out, "{}", serde_json::to_string(summary)?);
-        }
-        Ok(())
+    pub(super) fn closing(&self, args: &Args, summary: &Summary) -> io::Result<()> {
+        let text = if self.json { serde_json::to_string(summary)? } else { words::closing(args, summary, self.ink) };
+        writeln!(io::stdout(), "{text}")
     }
 }
-
-fn stream(args: &Args) -> String {
-    let mix = args.mix();
-    let counts = Counts::of(mix, args.messages);
-    format!("{counts:?}")
-}
-
-const _: Duration = Duration::ZERO;

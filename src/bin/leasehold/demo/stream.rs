@@ -4,8 +4,6 @@
 //! Pure, and the same for the same mix: what happens to a payment is written in its own body, so that every attempt in
 //! every process meets it alike. Knows nothing of queues.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 /// One payment, as its message says it. Names what is to be done, and what will get in the way of it.
@@ -68,32 +66,41 @@ impl Counts {
     }
 }
 
+/// A message that is to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// Whose message it is. A duplicate has the very same body.
+    pub(crate) payment_id: String,
+    pub(crate) body: String,
+}
+
 /// Some messages, in the order in which they are to be sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) bodies: Vec<String>,
-    /// Whose body is whose. Duplicates have the very same body.
-    pub(crate) payments: BTreeMap<String, String>,
+    pub(crate) messages: Vec<Planned>,
+    /// How many payments they are for.
+    pub(crate) payments: u32,
 }
 
 /// A duplicate follows its original within so many messages: some meet it while it runs, some when it is done.
-const NEAR: u64 = 100;
+const NEAR: usize = 100;
 
 impl Plan {
     /// Messages of payments that are numbered from `first` on.
     pub(crate) fn new(mix: Mix, messages: u32, first: u32, chance: &mut fastrand::Rng) -> Self {
         let counts = Counts::of(mix, messages);
-        let mut made: Vec<_> =
-            (0..counts.payments).map(|nth| body(first + nth, Fate::of(nth, counts), mix, chance)).collect();
-        chance.shuffle(&mut made);
-        let mut places: Vec<(u64, usize)> = (0..made.len()).map(|index| (index as u64 * NEAR, index)).collect();
+        let mut originals: Vec<_> =
+            (0..counts.payments).map(|nth| planned(first + nth, Fate::of(nth, counts), mix, chance)).collect();
+        chance.shuffle(&mut originals);
+        // Originals stand so far apart that there is room between them.
+        let mut places: Vec<(usize, &Planned)> = (0..).step_by(NEAR).zip(&originals).collect();
         for _ in counts.payments..counts.messages {
-            let (place, index) = places[chance.usize(..made.len())];
-            places.push((place + chance.u64(1..NEAR * NEAR), index));
+            let (place, original) = places[chance.usize(..originals.len())];
+            places.push((place + chance.usize(1..NEAR * NEAR), original));
         }
-        places.sort_unstable();
-        let bodies = places.into_iter().map(|(_, index)| made[index].1.clone()).collect();
-        Self { bodies, payments: made.into_iter().map(|(id, body)| (body, id)).collect() }
+        places.sort_by_key(|(place, _)| *place);
+        let messages = places.into_iter().map(|(_, message)| message.clone()).collect();
+        Self { messages, payments: counts.payments }
     }
 }
 
@@ -121,12 +128,11 @@ impl Fate {
     }
 }
 
-/// A payment's id and the body of its message.
-fn body(number: u32, fate: Fate, mix: Mix, chance: &mut fastrand::Rng) -> (String, String) {
+fn planned(number: u32, fate: Fate, mix: Mix, chance: &mut fastrand::Rng) -> Planned {
     let payment_id = format!("pay-{number:06}");
     if fate == Fate::Unreadable {
         // Cut off in mid-transfer: it is not JSON.
-        return (payment_id.clone(), format!(r#"{{"payment_id":"{payment_id}","cents":"#));
+        return Planned { body: format!(r#"{{"payment_id":"{payment_id}","cents":"#), payment_id };
     }
     let payment = Payment {
         payment_id: payment_id.clone(),
@@ -136,11 +142,13 @@ fn body(number: u32, fate: Fate, mix: Mix, chance: &mut fastrand::Rng) -> (Strin
         mail_busy: if fate == Fate::Transient { chance.u32(1..=2) } else { 0 },
     };
     // A struct of texts and numbers always has a JSON text.
-    (payment_id, serde_json::to_string(&payment).unwrap_or_default())
+    Planned { payment_id, body: serde_json::to_string(&payment).unwrap_or_default() }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
 
     const MIX: Mix = Mix { duplicates: 20, slow: 2, poison: 1, transient: 5, slow_ms: 6_000 };
@@ -149,33 +157,36 @@ mod tests {
         Plan::new(mix, messages, 1, &mut fastrand::Rng::with_seed(7))
     }
 
-    fn payments(plan: &Plan) -> Vec<Payment> {
-        plan.payments.keys().filter_map(|body| serde_json::from_str(body).ok()).collect()
+    fn bodies(plan: &Plan) -> BTreeSet<&str> {
+        plan.messages.iter().map(|message| message.body.as_str()).collect()
     }
 
     #[test]
     fn a_plan_has_just_what_was_asked_for() {
         let plan = plan(MIX, 2_000);
-        let readable = payments(&plan);
-        assert_eq!((plan.bodies.len(), plan.payments.len()), (2_000, 1_600));
-        assert_eq!(plan.payments.len() - readable.len(), 8, "bodies that nobody can read");
+        let bodies = bodies(&plan);
+        assert_eq!((plan.messages.len(), plan.payments, bodies.len()), (2_000, 1_600, 1_600));
+        let readable: Vec<Payment> = bodies.iter().filter_map(|body| serde_json::from_str(body).ok()).collect();
+        assert_eq!(bodies.len() - readable.len(), 8);
         assert_eq!(readable.iter().filter(|payment| payment.account_closed).count(), 8);
         assert_eq!(readable.iter().filter(|payment| payment.mail_busy > 0).count(), 80);
         assert_eq!(readable.iter().filter(|payment| payment.check_ms == 6_000).count(), 32);
     }
 
     #[test]
-    fn every_payment_is_sent_and_duplicates_follow_their_originals() {
-        let plan = plan(MIX, 500);
-        let mut sent: Vec<_> = plan.bodies.iter().collect();
-        sent.sort_unstable();
-        sent.dedup();
-        assert_eq!(sent.len(), plan.payments.len());
+    fn duplicates_are_the_same_payment_and_follow_soon() {
+        let plan = plan(MIX, 2_000);
+        let mut seen: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+        for (place, message) in plan.messages.iter().enumerate() {
+            let (first, body) = *seen.entry(&message.payment_id).or_insert((place, &message.body));
+            assert_eq!(message.body, body);
+            assert!(place - first <= 2 * NEAR, "{place} follows {first}");
+        }
     }
 
     #[test]
     fn the_same_mix_makes_the_same_stream() {
-        assert_eq!(plan(MIX, 300).bodies, plan(MIX, 300).bodies);
+        assert_eq!(plan(MIX, 300).messages, plan(MIX, 300).messages);
     }
 
     #[test]

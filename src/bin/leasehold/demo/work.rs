@@ -21,7 +21,9 @@ use leasehold::{
     Handler, HandlerError, HandlerResult, JobContext, ResultExt, Shutdown, Worker,
     aws::Aws,
     embedded,
-    guard::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written, dynamodb::DynamoDbGuard},
+    guard::{
+        Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written, dynamodb::DynamoDbGuard,
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +53,7 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ("LEASEHOLD_QUEUES", QUEUE),
     ("LEASEHOLD_TABLE", TABLE),
     ("LEASEHOLD_VISIBILITY_TIMEOUT", "4s"),
-    ("LEASEHOLD_WAIT_TIME", "2s"),
+    ("LEASEHOLD_WAIT_TIME", "1s"),
     ("LEASEHOLD_CANCEL_GRACE", "1s"),
     ("LEASEHOLD_CLOCK_SKEW", "250ms"),
     ("LEASEHOLD_BACKOFF", "1s..2s"),
