@@ -31,7 +31,8 @@ async fn g1_what_a_killed_worker_had_begun_is_taken_over_under_the_same_keys() {
     let mut begun = bench.pipe("begun");
     bench.send(0..20).await;
     // Of the worker that is killed, handlers have their effect and then hang; they end by themselves soon after it.
-    let settings = short_leases(bench.settings("$bank; [ -z \"$HANG\" ] && exit 0; exec 3>begun; echo >&3; exec sleep 2"));
+    let settings =
+        short_leases(bench.settings("$bank; [ -z \"$HANG\" ] && exit 0; exec 3>begun; echo >&3; exec sleep 2"));
     let doomed = settings.clone().set("HANG", "yes").start();
     for _ in 0..5 {
         begun.is_written_to().await;
