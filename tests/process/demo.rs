@@ -1,11 +1,12 @@
 //! `leasehold demo` as a process: what it prints, how it ends, and that it would show a broken promise.
 
-use std::process::Stdio;
+use std::{process::Stdio, time::Duration};
 
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
-use crate::bench::SOON;
+/// Some seconds, but a slow payment and its duplicates take long on a machine that has much else to do.
+const AT_LAST: Duration = Duration::from_secs(120);
 
 /// What a demonstration printed, and its exit code.
 struct Shown {
@@ -39,7 +40,7 @@ async fn demo(args: &str) -> Shown {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = timeout(SOON, process).await.expect("ends soon").expect("runs");
+    let output = timeout(AT_LAST, process).await.expect("ends").expect("runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("is text");
     Shown { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
@@ -72,7 +73,10 @@ async fn a_plain_stream_is_done_once_each_with_two_writes_of_the_guard() {
     assert_eq!(requests["dynamodb:PutItem"], 60, "{requests}");
     // Two steps and the confirm; and a beat, where the machine was so slow that one came due.
     assert_eq!(number(requests, "dynamodb:UpdateItem"), 180 + number(&summary, "beats"), "{requests}");
-    assert!(requests.get("sqs:SendMessage").is_none(), "what the demonstration sends is not the worker's: {requests}");
+    let operations = requests.as_object().expect("counts").keys();
+    let ours: Vec<_> =
+        operations.filter(|name| ["Send", "Create", "Scan"].iter().any(|own| name.contains(own))).collect();
+    assert!(ours.is_empty(), "what the demonstration does itself is not the worker's: {ours:?}");
     assert!(shown.err.is_empty(), "{}", shown.err);
 }
 
