@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the second worker may take to its first charge, before the first one begins without it.
-const HEAD_START: Duration = Duration::from_secs(10);
+const HEAD_START: Duration = Duration::from_secs(30);
 
 /// Messages of an endless stream: so many at once, and then a pause, which gives fifty a second.
 const PORTION: (u32, Duration) = (100, Duration::from_secs(2));
@@ -188,13 +188,15 @@ impl Stage {
     async fn until_settled(&self, wishes: &Wishes, show: &Show, all_sent: &CancellationToken) -> anyhow::Result<()> {
         let (mut least, mut since) = (u64::MAX, Instant::now());
         while !wishes.now.is_cancelled() {
+            // Asked first: what is sent after the look is not in it.
+            let all_sent = all_sent.is_cancelled();
             let left = self.engine.depth(QUEUE).await?.total();
             let dead = self.engine.depth(DEAD_LETTERS).await?.total();
             show.progress(left, dead, &self.counter.bank);
-            if left == 0 && all_sent.is_cancelled() {
+            if left == 0 && all_sent {
                 return Ok(());
             }
-            if left < least || !all_sent.is_cancelled() {
+            if left < least || !all_sent {
                 (least, since) = (left, Instant::now());
             } else if since.elapsed() > PATIENCE {
                 show.event(&format!("nothing has moved for {PATIENCE:?}: {left} messages are left"));
