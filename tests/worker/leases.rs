@@ -133,7 +133,8 @@ async fn l8_a_thread_that_ignores_its_cancellation_keeps_its_slot_and_its_key_co
     let gate = Arc::new(Barrier::new(2));
     bed.send("jobs", "a");
     let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_HANDLER_TIMEOUT", "10s"), ("LEASEHOLD_CONCURRENCY", "2")];
-    let worker = bed.worker(&vars).queue("jobs", Stubborn(gate.clone()).key(|message| message.0.body.clone()).blocking());
+    let worker =
+        bed.worker(&vars).queue("jobs", Stubborn(gate.clone()).key(|message| message.0.body.clone()).blocking());
     // A thread that blocks keeps paused time from moving by itself.
     let clock = async {
         for _ in 0..600 {
