@@ -259,6 +259,14 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
     }
     checked.halt.cancel();
     let last = (Instant::now() + checked.cancel_grace + DRAIN_RESERVE).min(gone_by);
+    if timeout_at(last - DRAIN_RESERVE, ended(queues)).await.is_ok() {
+        return;
+    }
+    // A poll that is still parked is no longer waited for. It may be handed what is given back now, which costs that
+    // message a receive; but then it has ended, and gives the message back in its turn.
+    for hall in &checked.halls {
+        hall.polled.cancel();
+    }
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
         queues.shutdown().await;
