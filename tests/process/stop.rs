@@ -45,14 +45,19 @@ async fn d1_a_second_signal_does_not_wait_for_handlers() {
     let bench = Bench::new().await;
     let mut begun = bench.pipe("begun");
     bench.send(["a"]).await;
-    let mut worker = bench.settings("exec 3>begun; echo >&3; exec sleep 300").start();
+    // Its polls are parked for longer than it has after a second signal.
+    let settings = bench.settings("exec 3>begun; echo >&3; exec sleep 300").set("LEASEHOLD_WAIT_TIME", "15s");
+    let mut worker = settings.start();
     begun.is_written_to().await;
     worker.signal(Signal::TERM);
     worker.says("draining").await;
     let told = Instant::now();
     worker.signal(Signal::INT);
-    assert_eq!(worker.ends().await.clean_report(), report([("released", 1)]));
-    assert!(told.elapsed() < Duration::from_secs(15), "the drain has 25 s: {:?}", told.elapsed());
+    let report = worker.ends().await.clean_report();
+    assert!(told.elapsed() < Duration::from_secs(10), "the drain has 25 s: {:?}", told.elapsed());
     begun.is_let_go().await;
-    assert_eq!(bench.receives_of_the_message().await, 2);
+    // A parked poll may have been handed the message once more, and has given it back as well.
+    assert!(report.keys().eq(["released"]), "{report:?}");
+    assert_eq!(bench.statuses().await.into_values().collect::<Vec<_>>(), ["RELEASED"]);
+    assert_eq!(u64::from(bench.receives_of_the_message().await), report["released"] + 1);
 }
