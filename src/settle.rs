@@ -11,6 +11,7 @@ use crate::{
     guard::Guard,
     message::Delivery,
     queue::{Queue, QueueError},
+    testing::{Planted, planted},
 };
 
 use dead_letter::{DeadLetter, DeadLetters};
@@ -186,6 +187,11 @@ pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLett
         DeadLetters::Drop => Settlement::Delete(Deleted::Dropped),
         DeadLetters::Keep => kept(desk),
         DeadLetters::Queue(target) => {
+            if planted(Planted::DeadWithoutCopyFlag)
+                && let (Some(guard), Some(record)) = (&desk.guard, &dead.record)
+            {
+                dead_letter::mark_copied(&**guard, &desk.clock, record, &dead.note.failure_id).await;
+            }
             if let Err(error) = target.send(&desk.clock, &delivery.message, &dead.note, &delivery.lease).await {
                 tracing::error!(
                     message_id = %delivery.message.id,

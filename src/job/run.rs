@@ -1,4 +1,7 @@
 //! One run of a handler: in a task of its own, within its time budget and its lease, told to stop with a cause.
+//!
+//! Owns the handler's task and ends it on every path, except a thread that ignores its cancellation: that one is handed
+//! out. Knows nothing of records, and decides nothing about what the end means.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,6 +49,10 @@ pub(super) async fn run(
     blocking: bool,
     bounds: Bounds<'_>,
 ) -> (Ended, Option<JoinSet<HandlerResult>>) {
+    if bounds.halt.is_cancelled() || bounds.lease.left() <= bounds.grace {
+        // Nothing new starts (rule L1): the claim was answered so late that the run would be cancelled as it begins.
+        return (Ended::Interrupted { still_running: false }, None);
+    }
     let mut task = JoinSet::new();
     let slot = Arc::clone(bounds.slot);
     let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());

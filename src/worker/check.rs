@@ -1,4 +1,7 @@
 //! Everything that is looked at before the first receive, and told at once (rule R5).
+//!
+//! Owns the way from settings to what a worker runs on. Looks, and never changes anything at AWS; what is wrong stops the
+//! start, what cannot be reached is asked again until `START_TIMEOUT`.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -5,6 +5,8 @@ mod guarding;
 mod leases;
 mod life;
 mod receiving;
+mod sequences;
+mod simulation;
 mod starting;
 mod steps;
 mod stopping;

@@ -1,0 +1,317 @@
+//! Sequences of events that have broken workers like this one, each as a test of its own.
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
+
+use leasehold::{
+    CancelCause, Handler, HandlerResult, JobContext, Shutdown, Worker,
+    guard::{Pk, Record, Status},
+    testing::{Failure, Fault, Faults, FaultyBroker, FaultyGuard, TestBed},
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::{JoinSet, yield_now},
+    time::{Instant, advance, sleep, timeout},
+};
+
+use crate::bench::{Book, Job, worker};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A worker with faults of its own: of its queue, of its dead-letter queue, and of the guard.
+fn apart(bed: &TestBed, book: &Book, vars: &[(&str, &str)]) -> (Worker, [Faults; 3]) {
+    let broker = FaultyBroker::new(Arc::new(bed.broker.clone()));
+    let faults = [broker.faults("jobs"), broker.faults("jobs-dlq"), Faults::default()];
+    let guard = FaultyGuard::new(Arc::new(bed.guard.clone()), faults[2].clone());
+    (worker(bed, book, vars).adapters(Arc::new(broker), Arc::new(guard)), faults)
+}
+
+fn bed() -> (TestBed, Book) {
+    (TestBed::new(&["jobs"]), Book::new())
+}
+
+fn record(bed: &TestBed, id: &str) -> Record {
+    bed.guard.record(&Pk(format!("jobs#{id}"))).expect("it was claimed")
+}
+
+/// Runs a worker, and lets it crash after a while.
+async fn crashes_after(time: Duration, worker: Worker) {
+    timeout(time, worker.run(Shutdown::new())).await.expect_err("it runs until it crashes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t3_a_crash_between_dead_and_its_copy_leaves_copies_of_one_failure_when_two_deliveries_race() {
+    let (bed, book) = bed();
+    let alone = [("LEASEHOLD_CONCURRENCY", "1")];
+    let body = r#"{"id":"a","first":["fail_for_good"]}"#;
+    let [first, _] = [(); 2].map(|()| bed.send("jobs", body).expect("it is sent"));
+    let (dying, [_, copies, _]) = apart(&bed, &book, &alone);
+    copies.next("send", Fault::Stop { applied: false });
+    crashes_after(5 * SECOND, dying).await;
+    assert_eq!((record(&bed, "a").status, record(&bed, "a").copied), (Status::Dead, false));
+    assert_eq!(bed.dead("jobs"), []);
+
+    assert!(bed.queue("jobs").redeliver(&first));
+    let (one, [_, slow, _]) = apart(&bed, &book, &alone);
+    let (two, _) = apart(&bed, &book, &alone);
+    slow.next("send", Fault::Delay(5 * SECOND));
+    let (one, two) = tokio::join!(one.run(bed.until_idle()), two.run(bed.until_idle()));
+    assert_eq!(one.unwrap().dead + two.unwrap().dead, 2, "both find that there is no copy yet");
+    let ids: Vec<_> = bed.dead("jobs").into_iter().map(|(_, note)| note.expect("a reason").failure_id).collect();
+    assert_eq!(ids.len(), 2);
+    assert_eq!(ids[0], ids[1], "tools fold copies of one failure");
+    assert_eq!((book.runs("a").len(), record(&bed, "a").copied), (1, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t3_a_crash_between_the_copy_and_its_mark_makes_a_second_copy_and_loses_none() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","first":["fail_for_good"]}"#);
+    let (dying, [_, copies, _]) = apart(&bed, &book, &[]);
+    copies.next("send", Fault::Stop { applied: true });
+    crashes_after(5 * SECOND, dying).await;
+    let (next, _) = apart(&bed, &book, &[]);
+    next.run(bed.until_idle()).await.unwrap();
+    assert_eq!((bed.dead("jobs").len(), book.runs("a").len(), record(&bed, "a").copied), (2, 1, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g3_a_confirm_whose_every_reply_is_lost_is_done_and_never_runs_again() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let (deaf, [_, _, guard]) = apart(&bed, &book, &[]);
+    guard.always("confirm", Fault::LoseReply);
+    let report = deaf.run(Shutdown::when(sleep(100 * SECOND))).await.unwrap();
+    assert_eq!(report.done, 0, "it never hears that it is done");
+    assert_eq!(record(&bed, "a").status, Status::Done);
+    assert_eq!(bed.queue("jobs").visible(), 0, "finished work is left to its timeout, not given back");
+
+    let (next, _) = apart(&bed, &book, &[]);
+    let report = next.run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.suppressed, book.runs("a").len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g2_a_former_owners_renewal_that_lands_after_the_takeover_changes_nothing() {
+    let (bed, book) = bed();
+    for _ in 0..2 {
+        bed.send("jobs", r#"{"id":"a","millis":60000}"#);
+    }
+    let (former, [_, _, guard]) = apart(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "1")]);
+    guard.always("renew", Fault::Hang);
+    guard.next("renew", Fault::HangThenApply(25 * SECOND));
+    // Its writes after the run are on the wire for as long: it still believes that it may give the claim back.
+    guard.always("release", Fault::Hang);
+    let (next, _) = apart(&bed, &book, &[]);
+    let later = async {
+        sleep(SECOND).await;
+        next.run(bed.until_idle()).await
+    };
+    let (_, report) = tokio::join!(timeout(90 * SECOND, former.run(Shutdown::new())), later);
+    assert!(report.unwrap().done >= 1);
+    let runs = book.runs("a");
+    assert_eq!((runs.len(), runs[0].cancelled), (2, Some(CancelCause::LeaseLost)));
+    assert!(runs[1].began >= 32 * SECOND, "lease and skew are waited for: {:?}", runs[1].began);
+    guard.landed().await;
+    let writes = bed.guard.history();
+    let takeover = writes.iter().position(|(name, _)| *name == "take_over").expect("it was taken over");
+    let fence = writes[takeover].1.fence;
+    assert!(writes[takeover..].iter().all(|(_, record)| record.fence == fence), "{writes:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g1_a_renewal_that_lands_between_look_and_takeover_is_honoured() {
+    let (bed, book) = bed();
+    for _ in 0..2 {
+        bed.send("jobs", r#"{"id":"a","millis":60000}"#);
+    }
+    let (former, [_, _, faults]) = apart(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "1")]);
+    faults.always("renew", Fault::Hang);
+    // Sent between 15 and 18 seconds after the claim; lands when the other has seen that the lease is over.
+    faults.next("renew", Fault::HangThenApply(20 * SECOND));
+    faults.always("release", Fault::Hang);
+    let (next, [_, _, slow]) = apart(&bed, &book, &[]);
+    slow.next("take_over", Fault::Delay(8 * SECOND));
+    let later = async {
+        sleep(SECOND).await;
+        next.run(bed.until_idle()).await
+    };
+    let (_, report) = tokio::join!(timeout(90 * SECOND, former.run(Shutdown::new())), later);
+    assert!(report.unwrap().done >= 1);
+    let renewed = bed.guard.history().into_iter().find(|(name, _)| *name == "renew").expect("it has landed").1;
+    let taken = bed.guard.history().into_iter().find(|(name, _)| *name == "take_over").expect("in the end").1;
+    assert!(taken.updated_at >= renewed.lease_until + 2 * SECOND, "{taken:?} although {renewed:?}");
+    assert_eq!(book.runs("a").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_the_last_receive_waits_in_place_while_the_guard_throttles() {
+    let (bed, book) = (TestBed::new(&[]), Book::new());
+    bed.add("jobs", 1);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let (throttled, [queue, _, guard]) = apart(&bed, &book, &[]);
+    guard.decide_with(until(200 * SECOND, "claim", Fault::Fail(Failure::Throttled)));
+    for _ in 0..2 {
+        queue.next("change_visibility", Fault::Fail(Failure::Throttled));
+    }
+    let report = throttled.run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, bed.dead("jobs").len()), (1, 0));
+    assert_eq!(bed.queue("jobs").calls()["receive"].entries, 1, "its only receive");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_what_fails_on_its_last_receive_is_dead_lettered_with_its_reason_although_sends_are_throttled() {
+    let (bed, book) = (TestBed::new(&[]), Book::new());
+    bed.add("jobs", 1);
+    bed.send("jobs", r#"{"id":"a","first":["fail"]}"#);
+    let (throttled, [_, copies, _]) = apart(&bed, &book, &[]);
+    copies.decide_with(until(100 * SECOND, "send", Fault::Fail(Failure::Throttled)));
+    let report = throttled.run(bed.until_idle()).await.unwrap();
+    let dead = bed.dead("jobs");
+    assert_eq!((report.dead, dead.len(), book.runs("a").len()), (1, 1, 1));
+    assert_eq!(dead[0].1.as_ref().map(|note| &*note.code), Some("failing"));
+}
+
+/// A rule: calls of this operation meet this fault for so long.
+fn until(
+    time: Duration,
+    operation: &'static str,
+    fault: Fault,
+) -> impl Fn(&leasehold::testing::Call) -> Option<Fault> + Send + Sync {
+    let end = Instant::now() + time;
+    move |call| (call.operation == operation && Instant::now() < end).then_some(fault)
+}
+
+#[tokio::test(start_paused = true)]
+async fn g8_finished_work_outlives_an_outage_that_is_longer_than_its_lease() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"finishes","millis":10000}"#);
+    bed.send("jobs", r#"{"id":"goes-on","millis":50000}"#);
+    let (cut_off, [queue, _, guard]) = apart(&bed, &book, &[]);
+    let begun = Instant::now();
+    let away = move || (5 * SECOND..150 * SECOND).contains(&begun.elapsed());
+    guard.decide_with(move |_| away().then_some(Fault::Hang));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    queue.decide_with({
+        let asked = Arc::clone(&asked);
+        move |call| {
+            (call.operation == "receive").then(|| asked.lock().unwrap().push(begun.elapsed()));
+            None
+        }
+    });
+    let report = cut_off.run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, book.runs("finishes").len()), (2, 1), "what is finished is recorded, not repeated");
+    let runs = book.runs("goes-on");
+    assert_eq!((runs.len(), runs[0].cancelled), (2, Some(CancelCause::LeaseLost)));
+    assert!(runs[1].began >= 150 * SECOND, "nothing runs without its verdict");
+    let asked = asked.lock().unwrap().clone();
+    let in_outage = asked.iter().filter(|at| (60 * SECOND..149 * SECOND).contains(*at)).count();
+    assert_eq!(in_outage, 0, "no messages are taken that could not be claimed: {asked:?}");
+}
+
+/// A handler on a blocking thread that ignores its cancellation until it is let go.
+#[derive(Debug, Clone)]
+struct Stubborn {
+    begun: UnboundedSender<()>,
+    let_go: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Stubborn {
+    fn new() -> (Self, UnboundedReceiver<()>, mpsc::Sender<()>) {
+        let (begun, begins) = unbounded_channel();
+        let (lets_go, let_go) = mpsc::channel();
+        (Self { begun, let_go: Arc::new(Mutex::new(let_go)) }, begins, lets_go)
+    }
+}
+
+impl Handler for Stubborn {
+    type Payload = Job;
+
+    async fn handle(&self, _: &Job, _: &JobContext) -> HandlerResult {
+        self.begun.send(())?;
+        // A test that has failed has dropped the sender: the thread ends with it.
+        let _ = self.let_go.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
+fn stubborn_worker(bed: &TestBed, handler: &Stubborn, concurrency: &str) -> Worker {
+    bed.worker(&[
+        ("LEASEHOLD_QUEUES", "jobs"),
+        ("LEASEHOLD_KEY", "/id"),
+        ("LEASEHOLD_VISIBILITY_TIMEOUT", "30s"),
+        ("LEASEHOLD_HANDLER_TIMEOUT", "5s"),
+        ("LEASEHOLD_CONCURRENCY", concurrency),
+    ])
+    .queue("jobs", handler.clone().blocking())
+}
+
+/// Lets time pass by hand: while a blocking thread runs, paused time does not pass by itself.
+async fn pass(time: Duration) {
+    const STEP: Duration = Duration::from_millis(250);
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        advance(STEP).await;
+        for _ in 0..20 {
+            yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l8_a_stuck_thread_that_is_redelivered_to_its_own_process_is_not_run_beside_itself() {
+    let bed = TestBed::new(&["jobs"]);
+    let (handler, mut begins, lets_go) = Stubborn::new();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let mut running = JoinSet::new();
+    let shutdown = Shutdown::new();
+    running.spawn(stubborn_worker(&bed, &handler, "2").run(shutdown.clone()));
+    begins.recv().await.expect("it begins");
+    pass(150 * SECOND).await;
+    let receives = bed.queue("jobs").calls()["receive"].entries;
+    assert!((2..=6).contains(&receives), "redelivered, and delayed each time: {receives}");
+    assert!(begins.try_recv().is_err(), "a second run began beside the first");
+    lets_go.send(()).unwrap();
+    lets_go.send(()).unwrap();
+    while !bed.queue("jobs").is_empty() {
+        pass(SECOND).await;
+    }
+    begins.recv().await.expect("when the thread has come back, the key runs again");
+    assert_eq!(record(&bed, "a").status, Status::Done);
+    shutdown.drain();
+    let report = running.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!((report.done, report.stuck), (1, 0));
+}
+
+/// When a second worker begins a key whose first run, begun at zero, ignores its cancellation.
+async fn second_run_began() -> Duration {
+    let (bed, book) = bed();
+    let (handler, mut begins, lets_go) = Stubborn::new();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let mut running = JoinSet::new();
+    // Its one slot is taken, so what it gives back comes to the other.
+    running.spawn(stubborn_worker(&bed, &handler, "1").run(Shutdown::new()));
+    begins.recv().await.expect("it begins");
+    running.spawn(worker(&bed, &book, &[]).run(Shutdown::new()));
+    while book.runs("a").is_empty() {
+        pass(SECOND).await;
+    }
+    drop(lets_go);
+    book.runs("a")[0].began
+}
+
+#[tokio::test(start_paused = true)]
+async fn d2_what_may_still_run_is_not_run_beside_by_another_worker_under_its_lease() {
+    let began = second_run_began().await;
+    assert!(began >= 32 * SECOND, "after {began:?}: the lease is 30 s, the skew 2 s");
+}
+
+#[cfg(feature = "planted")]
+#[tokio::test(start_paused = true)]
+async fn release_of_what_still_runs_is_found() {
+    let _plant = crate::simulation::Plant::of(leasehold::testing::Planted::ReleaseOfRunning);
+    let began = second_run_began().await;
+    assert!(began < 30 * SECOND, "the planted fault has no effect: {began:?}");
+}

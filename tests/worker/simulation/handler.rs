@@ -1,0 +1,163 @@
+//! The simulated work: what a key's script says, a run at a time, with steps at the bank.
+
+use std::{sync::Arc, time::Duration};
+
+use fastrand::Rng;
+use leasehold::{
+    Handler, HandlerError, HandlerResult, JobContext, ResultExt, StepKey,
+    guard::{Fence, Pk},
+};
+use serde::Deserialize;
+
+use super::{plan::Act, world::World};
+
+/// A message's payload.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) id: String,
+    /// What tells two payloads of one key apart.
+    pub(crate) note: String,
+}
+
+impl Order {
+    pub(crate) fn of(body: &str) -> Option<Self> {
+        serde_json::from_str(body).ok()
+    }
+
+    /// The place of its key in the plan.
+    pub(crate) fn key(&self) -> usize {
+        self.id.trim_start_matches('k').parse().unwrap_or_default()
+    }
+
+    pub(crate) fn is_mended(&self) -> bool {
+        self.note.starts_with("mended")
+    }
+}
+
+/// The handler of one worker's life.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    pub(crate) world: Arc<World>,
+    pub(crate) worker: usize,
+    pub(crate) who: String,
+}
+
+/// How one run goes.
+#[derive(Debug)]
+struct Course {
+    act: Act,
+    steps: bool,
+    before: Duration,
+    after: Duration,
+    /// Ends when it is told to; else it goes on until it is dropped.
+    heeds: bool,
+}
+
+/// Tells the promise that a run is over, also when it is dropped.
+struct Under<'a> {
+    world: &'a World,
+    number: u64,
+}
+
+impl Drop for Under<'_> {
+    fn drop(&mut self) {
+        self.world.promise.run_ended(self.number);
+    }
+}
+
+impl Handler for Teller {
+    type Payload = Order;
+
+    async fn handle(&self, order: &Order, cx: &JobContext) -> HandlerResult {
+        let (pk, fence) = (Pk(cx.key().unwrap_or_default().to_owned()), Fence(cx.fence()));
+        let course = self.course(order);
+        let trace = &self.world.trace;
+        trace.note(&self.who, format_args!("runs {} attempt {} {course:?}", order.id, cx.attempt()));
+        let number = self.world.promise.run_began(self.worker, &pk, fence);
+        let _under = Under { world: &self.world, number };
+        let work = self.work(&course, &pk, cx);
+        let result = tokio::select! {
+            // What has ended counts; the work that is dropped here is one that heeds.
+            biased;
+            result = work => result,
+            cause = cx.cancelled().wait(), if course.heeds => Err(HandlerError::new(format!("cancelled: {cause:?}"))),
+        };
+        if result.is_ok() {
+            self.world.promise.run_succeeded(&pk, fence);
+        }
+        trace.note(&self.who, format_args!("ran {}: {result:?}", order.id));
+        result
+    }
+}
+
+impl Teller {
+    fn course(&self, order: &Order) -> Course {
+        let plan = &self.world.plan;
+        let (key, run) = (order.key(), self.world.next_run(order.key()));
+        let script = &plan.scripts[key];
+        let mut chance = Rng::with_seed(plan.seed.rotate_left(32) ^ ((key as u64) << 16) ^ u64::from(run));
+        let act = match script.acts.get(run as usize) {
+            _ if order.is_mended() => Act::Succeed,
+            _ if script.hopeless => Act::FailForGood,
+            Some(act) => *act,
+            None => Act::Succeed,
+        };
+        // Up to a third of the budget each, so that only trouble can make an innocent run out of it.
+        let most = plan.handler_timeout * 1000 / if chance.u8(0..3) == 0 { 3 } else { 30 };
+        let mut some = || Duration::from_millis(chance.u64(0..most));
+        let (before, after) = (some(), some());
+        Course { act, steps: script.steps, before, after, heeds: chance.bool() }
+    }
+
+    async fn work(&self, course: &Course, pk: &Pk, cx: &JobContext) -> HandlerResult {
+        self.pause(course.before).await;
+        match course.act {
+            Act::Fail => return Err("it failed").reason("failing"),
+            Act::FailForGood => return Err("never").permanent().reason("hopeless"),
+            // Without the panic hook, which would print it.
+            Act::Panic => std::panic::resume_unwind(Box::new("oh")),
+            Act::Hang => std::future::pending().await,
+            Act::NotYet => return Err("later").not_yet(Duration::from_secs(3)),
+            Act::Unavailable => return Err("gone").unavailable(),
+            Act::ReplyLost | Act::Declined | Act::FailBetween if !course.steps => {
+                return Err("it failed").reason("failing");
+            }
+            Act::ReplyLost | Act::Declined | Act::FailBetween | Act::Succeed => {}
+        }
+        if course.steps {
+            cx.step("charge", |key| self.pay(pk, "charge", key, course.act)).await?;
+            if course.act == Act::FailBetween {
+                return Err("between the steps").reason("failing");
+            }
+            cx.step("mail", |key| self.pay(pk, "mail", key, Act::Succeed)).await?;
+        }
+        self.pause(course.after).await;
+        Ok(())
+    }
+
+    /// One call of the bank: it takes a while on the way there and on the way back.
+    async fn pay(&self, pk: &Pk, step: &str, key: StepKey, act: Act) -> HandlerResult<u32> {
+        const WAY: Duration = Duration::from_millis(150);
+        let world = &self.world;
+        world.promise.step_began(pk, step, key.as_str());
+        self.pause(WAY).await;
+        if act == Act::Declined && world.bank.refuse(pk, step, key.as_str()) {
+            return Err("declined").definite().reason("declined");
+        }
+        let paid = world.bank.pay(pk, step, key.as_str());
+        world.trace.note(&self.who, format_args!("{key} at the bank: {paid:?}"));
+        self.pause(WAY).await;
+        if act == Act::ReplyLost {
+            return Err("no answer from the bank").reason("failing");
+        }
+        paid.map(|()| 1).definite().reason("declined")
+    }
+
+    /// Waits, and if its machine stands still meanwhile, until that is over.
+    async fn pause(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+        while let Some(left) = self.world.stalled_for(self.worker) {
+            tokio::time::sleep(left).await;
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What a seed says: everything that is known before a run begins. Pure; nothing here waits or looks at a clock.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// Receives that no run uses up: where this is the limit, SQS never moves a message by itself.
+pub(crate) const UNREACHED: u32 = 1_000;
+
+/// By how much any two wall clocks may differ (`CLOCK_SKEW`).
+pub(crate) const SKEW: Duration = Duration::from_secs(2);
+
+/// One run of the whole world.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// How long things go wrong.
+    pub(crate) storm: Duration,
+    /// Seconds of `VISIBILITY_TIMEOUT`, fixed, and so of both leases.
+    pub(crate) visibility: u64,
+    pub(crate) handler_timeout: u64,
+    pub(crate) concurrency: u64,
+    pub(crate) max_attempts: u32,
+    pub(crate) max_takeovers: u32,
+    pub(crate) max_receive_count: u32,
+    /// How far ahead the wall clocks are, in milliseconds: of both workers, and of SQS.
+    pub(crate) ahead: [i64; 3],
+    pub(crate) sends: Vec<Send>,
+    pub(crate) scripts: Vec<Script>,
+    /// When the operator looks at the dead letters.
+    pub(crate) redrives: Vec<Duration>,
+    pub(crate) meddling: Vec<(Duration, Meddling)>,
+    pub(crate) hazards: Hazards,
+}
+
+/// One message of the producer.
+#[derive(Debug)]
+pub(crate) struct Send {
+    pub(crate) at: Duration,
+    pub(crate) key: usize,
+    /// Sent with another payload than the key's first message.
+    pub(crate) other_payload: bool,
+}
+
+/// What the handler does with one key.
+#[derive(Debug)]
+pub(crate) struct Script {
+    /// On its first runs, in turn; after them it succeeds.
+    pub(crate) acts: Vec<Act>,
+    /// It fails for good on every run, until its payload is mended.
+    pub(crate) hopeless: bool,
+    /// Whether it charges and mails as steps.
+    pub(crate) steps: bool,
+}
+
+impl Script {
+    /// Never fails by itself: nothing but crashes may bring it to the dead-letter queue.
+    pub(crate) fn is_innocent(&self) -> bool {
+        !self.hopeless && self.acts.iter().all(|act| *act == Act::NotYet)
+    }
+}
+
+/// How one run of a handler goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    Succeed,
+    Fail,
+    /// After its first step.
+    FailBetween,
+    FailForGood,
+    Panic,
+    /// Past its time budget.
+    Hang,
+    NotYet,
+    Unavailable,
+    /// The bank charges, and its answer is lost.
+    ReplyLost,
+    /// The bank refuses for good.
+    Declined,
+}
+
+/// What befalls the queue from outside.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Meddling {
+    /// A message in flight becomes visible.
+    Redeliver,
+    /// So many receives bring nothing.
+    EmptyReceives(u64),
+    /// Both machines are suspended together.
+    Suspend(Duration),
+}
+
+/// A span of time in which something is wrong.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spell {
+    pub(crate) from: Duration,
+    pub(crate) until: Duration,
+    pub(crate) what: Wrong,
+}
+
+/// What is wrong in a spell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// Nobody answers the guard's callers.
+    GuardAway,
+    GuardThrottled,
+    GuardDenied,
+    QueueThrottled,
+    QueueAway,
+    DeletesDenied,
+    CopiesRefused,
+    /// One worker does nothing, and neither do its handlers; what it sends takes that long.
+    Stalled(usize),
+    /// One worker's network holds everything back; its handlers go on.
+    CutOff(usize),
+}
+
+/// How often what goes wrong. Rates are in calls of ten thousand.
+#[derive(Debug, Default)]
+pub(crate) struct Hazards {
+    /// A call meets some fault.
+    pub(crate) faulty: u32,
+    /// The worker crashes in the middle of a call.
+    pub(crate) stop: u32,
+    /// The share of lives, in percent, that end in a crash at some moment.
+    pub(crate) crash: u32,
+    /// The share of lives, in percent, that end in a drain.
+    pub(crate) drain: u32,
+    pub(crate) spells: Vec<Spell>,
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64) -> Self {
+        // Neighbouring seeds give neighbouring generators; the constant parts them.
+        let mut chance = Rng::with_seed(seed ^ 0x9E37_79B9_7F4A_7C15);
+        let chance = &mut chance;
+        let storm = seconds(chance, 40..160);
+        let visibility = chance.u64(8..=24);
+        let keys = chance.usize(3..=8);
+        let half = i64::try_from(SKEW.as_millis() / 2).unwrap_or(0);
+        Self {
+            seed,
+            storm,
+            visibility,
+            handler_timeout: visibility * chance.u64(2..=4),
+            concurrency: chance.u64(1..=4),
+            max_attempts: chance.u32(2..=4),
+            max_takeovers: chance.u32(2..=5),
+            max_receive_count: if chance.u8(0..4) == 0 { chance.u32(3..=8) } else { UNREACHED },
+            ahead: std::array::from_fn(|_| chance.i64(-half..=half)),
+            sends: sends(chance, keys, storm),
+            scripts: (0..keys).map(|_| script(chance)).collect(),
+            redrives: (0..chance.usize(0..=3)).map(|_| moment(chance, storm)).collect(),
+            meddling: (0..chance.usize(0..=6)).map(|_| (moment(chance, storm), meddling(chance))).collect(),
+            hazards: hazards(chance, storm),
+        }
+    }
+}
+
+fn seconds(chance: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+    Duration::from_secs(chance.u64(range))
+}
+
+fn moment(chance: &mut Rng, within: Duration) -> Duration {
+    Duration::from_millis(chance.u64(0..u64::try_from(within.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// Every key once, and duplicates, at any time.
+fn sends(chance: &mut Rng, keys: usize, storm: Duration) -> Vec<Send> {
+    let mut sends = Vec::new();
+    for key in 0..keys {
+        sends.push(Send { at: moment(chance, storm / 2), key, other_payload: false });
+    }
+    for _ in 0..chance.usize(0..=6) {
+        let key = chance.usize(0..keys);
+        sends.push(Send { at: moment(chance, storm), key, other_payload: chance.u8(0..6) == 0 });
+    }
+    sends.sort_by_key(|send| send.at);
+    sends
+}
+
+fn script(chance: &mut Rng) -> Script {
+    const ACTS: [Act; 11] = [
+        Act::Succeed,
+        Act::Fail,
+        Act::Fail,
+        Act::FailBetween,
+        Act::FailForGood,
+        Act::Panic,
+        Act::Hang,
+        Act::NotYet,
+        Act::Unavailable,
+        Act::ReplyLost,
+        Act::Declined,
+    ];
+    let steps = chance.bool();
+    let many = if chance.bool() { 0 } else { chance.usize(1..=5) };
+    let acts = (0..many).filter_map(|_| chance.choice(ACTS)).collect();
+    Script { acts, hopeless: chance.u8(0..10) == 0, steps }
+}
+
+fn meddling(chance: &mut Rng) -> Meddling {
+    match chance.u8(0..8) {
+        0 => Meddling::EmptyReceives(chance.u64(1..=4)),
+        1 => Meddling::Suspend(seconds(chance, 1..60)),
+        _ => Meddling::Redeliver,
+    }
+}
+
+fn hazards(chance: &mut Rng, storm: Duration) -> Hazards {
+    let mut often = |rates: [u32; 4]| rates[chance.usize(0..4)];
+    let (faulty, stop) = (often([0, 200, 800, 2_000]), often([0, 0, 50, 200]));
+    let (crash, drain) = (often([0, 30, 60, 90]), often([0, 0, 20, 40]));
+    let spells = (0..chance.usize(0..=3)).map(|_| spell(chance, storm)).collect();
+    Hazards { faulty, stop, crash, drain, spells }
+}
+
+fn spell(chance: &mut Rng, storm: Duration) -> Spell {
+    let what = match chance.u8(0..13) {
+        0 => Wrong::GuardAway,
+        1 => Wrong::GuardThrottled,
+        2 => Wrong::GuardDenied,
+        3 => Wrong::QueueThrottled,
+        4 => Wrong::QueueAway,
+        5 => Wrong::DeletesDenied,
+        6 => Wrong::CopiesRefused,
+        7..=9 => Wrong::Stalled(chance.usize(0..2)),
+        _ => Wrong::CutOff(chance.usize(0..2)),
+    };
+    let from = moment(chance, storm);
+    // Mostly about as long as the leases; sometimes longer than what is in hand is kept.
+    let length = if chance.u8(0..8) == 0 { seconds(chance, 120..500) } else { seconds(chance, 2..50) };
+    Spell { from, until: from + length, what }
+}

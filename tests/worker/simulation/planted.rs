@@ -1,0 +1,61 @@
+//! The simulation finds faults: each that is planted turns it red within a stated number of seeds, and by the invariant
+//! that it breaks. What needs a thread that ignores its cancellation cannot be simulated, and is in `sequences.rs`.
+
+use leasehold::testing::{Planted, plant};
+
+use super::world;
+
+/// A fault of this thread; taken out when it goes.
+pub(crate) struct Plant;
+
+impl Plant {
+    pub(crate) fn of(fault: Planted) -> Self {
+        plant(Some(fault));
+        Self
+    }
+}
+
+impl Drop for Plant {
+    fn drop(&mut self) {
+        plant(None);
+    }
+}
+
+/// Runs seeds until one breaks the promise in that way.
+#[track_caller]
+fn found_within(seeds: u64, unconditional_confirm: bool, breaks: &str) {
+    let broken = |seed: &u64| world::run(*seed, unconditional_confirm).violations.iter().any(|v| v.contains(breaks));
+    let found = (0..seeds).find(broken);
+    assert!(found.is_some(), "{seeds} seeds, and none breaks {breaks:?}");
+    println!("found by seed {found:?}");
+}
+
+#[test]
+fn confirm_after_delete_is_found() {
+    let _plant = Plant::of(Planted::ConfirmAfterDelete);
+    found_within(5, false, "was deleted, and its work is neither done nor dead-lettered");
+}
+
+#[test]
+fn unconditional_confirm_is_found() {
+    found_within(300, true, "a former owner's confirm changed");
+}
+
+#[test]
+fn beat_that_is_not_awaited_before_a_delay_is_found() {
+    let _plant = Plant::of(Planted::BeatNotAwaited);
+    found_within(300, false, "while another is on the wire");
+}
+
+#[test]
+fn takeover_without_the_skew_is_found() {
+    let _plant = Plant::of(Planted::TakeoverWithoutSkew);
+    found_within(100, false, "before its owner's lease ended");
+}
+
+#[test]
+fn dead_without_its_copy_flag_is_found() {
+    let _plant = Plant::of(Planted::DeadWithoutCopyFlag);
+    found_within(5, false, "says that its copy is sent, and there is none");
+    found_within(300, false, "was deleted, and its work is neither done nor dead-lettered");
+}

@@ -1,0 +1,307 @@
+//! The promise, literally: looked at whenever something happens to the queue, to a record, or in a handler.
+//!
+//! It sees what was really applied, beneath all faults, and believes no worker. Numbers are those of the invariants in
+//! `simulation.rs`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use leasehold::{
+    Message,
+    clock::{Clock, Millis},
+    guard::{Change, Claim, Fence, Owner, Pk, Record, Status, StepState, TakeOver, TakeOverKind, memory::MemoryGuard},
+    key::FingerprintSource,
+    queue::Outgoing,
+    settle::dead_letter::{ATTRIBUTE, Note},
+};
+
+use super::{
+    plan::{Plan, SKEW},
+    trace::Trace,
+};
+
+#[derive(Debug)]
+pub(crate) struct Promise {
+    pub(super) plan: Arc<Plan>,
+    pub(super) trace: Arc<Trace>,
+    pub(super) guard: MemoryGuard,
+    /// The wall clocks of the two workers.
+    pub(super) clocks: [Clock; 2],
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// All messages that ever came into the queue, by id.
+    pub(super) sent: BTreeMap<String, Sent>,
+    pub(super) copies: Vec<Copy>,
+    /// Bodies that the operator has replaced in a dead letter: he answers for them.
+    pub(super) mended: BTreeSet<String>,
+    /// Which worker holds a token.
+    owners: BTreeMap<Owner, usize>,
+    /// The furthest end of each claim's lease that was ever written.
+    leases: BTreeMap<(Pk, Fence), Millis>,
+    /// Runs that go on, by number.
+    runs: BTreeMap<u64, Run>,
+    runs_begun: u64,
+    /// When suspended machines wake, or last woke.
+    wakes_at: Option<Duration>,
+    /// Runs that have returned `Ok`.
+    succeeded: BTreeSet<(Pk, Fence)>,
+}
+
+/// A message that came into the queue.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) body: String,
+    at: Duration,
+    failure_id: Option<String>,
+}
+
+/// A copy that was dead-lettered by a worker.
+#[derive(Debug)]
+pub(super) struct Copy {
+    body: String,
+    at: Duration,
+    failure_id: Option<String>,
+}
+
+#[derive(Debug)]
+struct Run {
+    worker: usize,
+    pk: Pk,
+    fence: Fence,
+}
+
+/// A write to the guard's table that was applied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Write<'a> {
+    Claim(&'a Claim),
+    TakeOver(&'a TakeOver),
+    Change(&'a Change),
+}
+
+impl Promise {
+    pub(crate) fn new(plan: Arc<Plan>, trace: Arc<Trace>, guard: MemoryGuard, clocks: [Clock; 2]) -> Self {
+        Self { plan, trace, guard, clocks, state: Mutex::default() }
+    }
+
+    /// Held for straight lines. A test that panics inside has failed anyway.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn broken(&self, rule: u32, what: impl std::fmt::Display) {
+        self.trace.violated(format_args!("invariant {rule}: {what}"));
+    }
+
+    /// A producer or an operator has sent a message.
+    pub(crate) fn sent(&self, id: String, body: &str, note: Option<&Note>) {
+        let failure_id = note.map(|note| note.failure_id.clone());
+        let sent = Sent { body: body.to_owned(), at: self.trace.now(), failure_id };
+        self.state().sent.insert(id, sent);
+    }
+
+    /// An operator has replaced this body by another.
+    pub(crate) fn mended(&self, body: &str) {
+        self.state().mended.insert(body.to_owned());
+    }
+
+    /// All machines are suspended, until then.
+    pub(crate) fn wakes(&self, then: Duration) {
+        self.state().wakes_at = Some(then);
+    }
+
+    /// A worker has dead-lettered a copy.
+    pub(crate) fn copied(&self, copy: &Outgoing) {
+        let note = note_of(copy);
+        let failure_id = note.map(|note| note.failure_id);
+        let copy = Copy { body: copy.body.clone(), at: self.trace.now(), failure_id };
+        self.state().copies.push(copy);
+    }
+
+    /// A message has left its queue by a worker's delete.
+    pub(crate) fn deleted(&self, id: &str) {
+        let state = self.state();
+        let Some(sent) = state.sent.get(id) else { return };
+        let record = self.guard.record(&pk_of(&sent.body));
+        let fingerprint = fingerprint_of(&sent.body);
+        let done = record.as_ref().is_some_and(|r| r.status == Status::Done && r.fingerprint == fingerprint);
+        let failure = record.filter(|r| r.status == Status::Dead).and_then(|r| r.failure_id);
+        let copied = state.copies.iter().any(|copy| {
+            copy.body == sent.body && (copy.at >= sent.at || (failure.is_some() && copy.failure_id == failure))
+        });
+        drop(state);
+        if !done && !copied {
+            self.broken(1, format_args!("{id} was deleted, and its work is neither done nor dead-lettered"));
+        }
+    }
+
+    /// A write to the table was applied.
+    pub(crate) fn wrote(&self, worker: usize, before: Option<&Record>, after: &Record, write: Write<'_>) {
+        match (write, before) {
+            (Write::Claim(_), None) => {}
+            (Write::Claim(_), Some(before)) => {
+                self.broken(6, format_args!("a claim replaced {} which is {:?}", before.pk, before.status));
+            }
+            (Write::TakeOver(take_over), Some(before)) => self.taken_over(before, after, take_over),
+            (Write::Change(change), Some(before)) => self.changed(before, after, change),
+            (_, None) => self.broken(6, format_args!("{} was changed where there was none", after.pk)),
+        }
+        if after.failures > self.plan.max_attempts {
+            self.broken(7, format_args!("{} counts {} failures", after.pk, after.failures));
+        }
+        let mut state = self.state();
+        if !matches!(write, Write::Change(_)) {
+            state.owners.insert(after.owner.clone(), worker);
+        }
+        if after.status == Status::Running {
+            let until = state.leases.entry((after.pk.clone(), after.fence)).or_default();
+            *until = after.lease_until.max(*until);
+        }
+    }
+
+    fn taken_over(&self, before: &Record, after: &Record, take_over: &TakeOver) {
+        let pk = &before.pk;
+        let anew = take_over.kind == TakeOverKind::Anew;
+        self.trace.met(match take_over.kind {
+            TakeOverKind::Resume => "resumed",
+            TakeOverKind::AfterLapse => "taken over",
+            TakeOverKind::Park { .. } => "parked",
+            TakeOverKind::Anew => "begun anew",
+            TakeOverKind::Fresh => "begun afresh",
+        });
+        if after.fence <= before.fence {
+            self.broken(6, format_args!("the fence of {pk} went from {:?} to {:?}", before.fence, after.fence));
+        }
+        match before.status {
+            Status::Done => self.broken(6, format_args!("{pk} is DONE and was taken over")),
+            Status::Dead if !anew || !self.may_begin_anew(before, take_over) => {
+                self.broken(6, format_args!("{pk} is DEAD and was taken over by {:?}", take_over.claim.source));
+            }
+            Status::Running | Status::Failed => self.was_over(before),
+            Status::Released if before.not_before.is_some_and(|at| take_over.claim.now < at) => {
+                self.broken(2, format_args!("{pk} was taken over before its time"));
+            }
+            Status::Dead | Status::Released => {}
+        }
+    }
+
+    /// By the former owner's own clock: it may have run until then.
+    fn was_over(&self, before: &Record) {
+        let state = self.state();
+        let Some(clock) = state.owners.get(&before.owner).and_then(|worker| self.clocks.get(*worker)) else { return };
+        let (now, until) = (clock.wall(), before.lease_until);
+        drop(state);
+        if now < until {
+            let left = until.since(now);
+            self.broken(2, format_args!("{} was taken over {left:?} before its owner's lease ended", before.pk));
+        }
+    }
+
+    /// Rule G11, read again from the ledger and not from what the worker saw.
+    fn may_begin_anew(&self, before: &Record, take_over: &TakeOver) -> bool {
+        let source = &take_over.claim.source;
+        let state = self.state();
+        let failure_id = state.sent.get(&source.message_id).and_then(|sent| sent.failure_id.as_ref());
+        let sent_later = source.sent_at > before.dead_at.map(|at| at + SKEW);
+        sent_later || (failure_id.is_some() && failure_id == before.failure_id.as_ref())
+    }
+
+    fn changed(&self, before: &Record, after: &Record, change: &Change) {
+        let pk = &before.pk;
+        if change.owner().is_some_and(|owner| *owner != before.owner) {
+            self.broken(6, format_args!("a former owner's {} changed {pk}", change.name()));
+        }
+        let terminal = matches!(before.status, Status::Done | Status::Dead);
+        if terminal && after.status != before.status {
+            self.broken(6, format_args!("{pk} went from {:?} to {:?}", before.status, after.status));
+        }
+        match change {
+            Change::Confirm { .. } => {
+                self.trace.met("done");
+                if !self.state().succeeded.contains(&(pk.clone(), after.fence)) {
+                    self.broken(1, format_args!("{pk} is DONE, and no run of that claim has succeeded"));
+                }
+            }
+            Change::Bury { .. } => self.trace.met("dead"),
+            Change::Copied { failure_id, .. } => {
+                self.trace.met("marked as copied");
+                let made = self.state().copies.iter().any(|copy| copy.failure_id.as_ref() == Some(failure_id));
+                if !made {
+                    self.broken(6, format_args!("{pk} says that its copy is sent, and there is none"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A handler begins. Answers the run's number.
+    pub(crate) fn run_began(&self, worker: usize, pk: &Pk, fence: Fence) -> u64 {
+        let now = self.clocks[worker].wall();
+        match self.guard.record(pk) {
+            Some(record) if record.status == Status::Done => {
+                self.broken(3, format_args!("{pk} is DONE and runs again"));
+            }
+            Some(r) if r.status == Status::Running && r.fence == fence && now < r.lease_until => {}
+            // No program can look at its lease and begin in one instant: it may be suspended between the two.
+            _ if self.state().wakes_at == Some(self.trace.now()) => {}
+            other => self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}")),
+        }
+        let mut state = self.state();
+        let beside = state.runs.values().filter(|run| run.pk == *pk && run.fence != fence);
+        let overlap = beside.into_iter().find(|run| {
+            let until = state.leases.get(&(run.pk.clone(), run.fence));
+            until.is_some_and(|until| self.clocks[run.worker].wall() < *until)
+        });
+        if let Some(run) = overlap {
+            self.broken(2, format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker));
+        }
+        let number = state.runs_begun;
+        state.runs_begun += 1;
+        state.runs.insert(number, Run { worker, pk: pk.clone(), fence });
+        number
+    }
+
+    /// A run succeeded: it is about to return `Ok`.
+    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence) {
+        self.state().succeeded.insert((pk.clone(), fence));
+    }
+
+    /// A run is over, however that came.
+    pub(crate) fn run_ended(&self, number: u64) {
+        self.state().runs.remove(&number);
+    }
+
+    /// A step's closure begins, with this key downstream.
+    pub(crate) fn step_began(&self, pk: &Pk, step: &str, downstream: &str) {
+        let recorded = self.guard.record(pk).and_then(|record| record.steps.get(step).cloned());
+        if recorded.is_some_and(|recorded| recorded.state == StepState::Done) {
+            self.broken(4, format_args!("{step} of {pk} is recorded and runs again as {downstream}"));
+        }
+    }
+}
+
+/// The note in a copy, if it carries one.
+pub(super) fn note_of(copy: &Outgoing) -> Option<Note> {
+    match &copy.attributes.get(ATTRIBUTE)?.value {
+        leasehold::message::AttributeValue::Text(json) => serde_json::from_str(json).ok(),
+        leasehold::message::AttributeValue::Binary(_) => None,
+    }
+}
+
+/// The record's key, from a body: what the configuration of the simulated workers makes of it.
+pub(super) fn pk_of(body: &str) -> Pk {
+    use leasehold::key::{Key, KeyHash, pk};
+    let id = serde_json::from_str::<super::handler::Order>(body).map(|order| order.id).unwrap_or_default();
+    pk(None, "jobs", &Key::from(id), KeyHash::Long).expect("the id is a key")
+}
+
+pub(super) fn fingerprint_of(body: &str) -> Option<String> {
+    let mut message = Message::default();
+    message.body = body.to_owned();
+    FingerprintSource::Body.of(&message)
+}

@@ -1,0 +1,68 @@
+//! What must hold when nothing goes wrong any more and nothing is under way.
+
+use leasehold::{guard::Status, message::Message};
+
+use super::{
+    bank::Bank,
+    handler::Order,
+    plan::UNREACHED,
+    promise::{Promise, fingerprint_of, pk_of},
+};
+
+/// Looks at everything that is left.
+pub(crate) fn check(promise: &Promise, bank: &Bank, queue: &[Message], dead: &[Message]) {
+    nothing_vanished(promise, queue, dead);
+    done_took_effect_once(promise, bank);
+    innocents_are_not_dead(promise, dead);
+}
+
+/// Invariant 1: done, or dead-lettered, or in an operator's hands.
+fn nothing_vanished(promise: &Promise, queue: &[Message], dead: &[Message]) {
+    let state = promise.state();
+    for message in queue {
+        promise.trace.violated(format_args!("invariant 1: {} {} is never settled", message.id, message.body));
+    }
+    for (id, sent) in &state.sent {
+        let record = promise.guard.record(&pk_of(&sent.body));
+        let done = record.is_some_and(|r| r.status == Status::Done && r.fingerprint == fingerprint_of(&sent.body));
+        let kept = state.mended.contains(&sent.body) || dead.iter().chain(queue).any(|kept| kept.body == sent.body);
+        if !done && !kept {
+            promise.trace.violated(format_args!("invariant 1: {id} {} has vanished", sent.body));
+        }
+    }
+}
+
+/// Invariant 5: each step has one effect at the most, and one exactly where its key is done.
+fn done_took_effect_once(promise: &Promise, bank: &Bank) {
+    for ((pk, step), keys) in bank.effects() {
+        if keys.len() > 1 {
+            promise.trace.violated(format_args!("invariant 5: {step} of {pk} took effect as each of {keys:?}"));
+        }
+    }
+    for record in promise.guard.records().iter().filter(|record| record.status == Status::Done) {
+        for (step, recorded) in &record.steps {
+            let key = (record.pk.clone(), step.clone());
+            if recorded.state == leasehold::guard::StepState::Done && !bank.effects().contains_key(&key) {
+                promise.trace.violated(format_args!("invariant 5: {step} of {} is recorded, without effect", record.pk));
+            }
+        }
+    }
+}
+
+/// Invariant 7.
+fn innocents_are_not_dead(promise: &Promise, dead: &[Message]) {
+    for message in dead {
+        let Some(note) = &message.dead_letter else {
+            promise.trace.met("moved by SQS");
+            if promise.plan.max_receive_count == UNREACHED {
+                promise.trace.violated(format_args!("invariant 7: SQS itself moved {}", message.body));
+            }
+            continue;
+        };
+        let innocent = Order::of(&message.body).is_some_and(|order| promise.plan.scripts[order.key()].is_innocent());
+        if innocent && !["takeovers", "key_reused"].contains(&note.code.as_str()) {
+            let code = &note.code;
+            promise.trace.violated(format_args!("invariant 7: {} is innocent, and dead of {code}", message.body));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! One world from one seed: queue, table, bank, two workers, a producer and an operator, through a storm into the calm.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use leasehold::{
+    clock::Clock,
+    guard::{Change, Guard, GuardError, Pk, Status, Written, memory::MemoryGuard},
+    message::{Attribute, Message},
+    queue::{Outgoing, Queue, Receive},
+    settle::dead_letter::ATTRIBUTE,
+    testing::{Faults, MemoryBroker, MemoryQueueSettings},
+};
+use tokio::{runtime, task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    bank::Bank,
+    life,
+    plan::{Meddling, Plan, Wrong},
+    promise::Promise,
+    quiet,
+    trace::{Trace, Written as Outcome},
+};
+
+/// How long after the storm everything must be settled.
+const PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) promise: Promise,
+    pub(crate) bank: Bank,
+    pub(crate) broker: MemoryBroker,
+    pub(crate) guard: MemoryGuard,
+    /// The end.
+    pub(crate) finish: CancellationToken,
+    /// A fault planted in the table: every confirm is written, whatever its condition says.
+    unconditional_confirm: bool,
+    /// How often each key was run.
+    runs: Mutex<BTreeMap<usize, u32>>,
+    /// Of all lives: what is stuck on the wire outlives its worker.
+    faults: Mutex<Vec<Faults>>,
+}
+
+/// Runs the world of a seed.
+pub(crate) fn run(seed: u64, unconditional_confirm: bool) -> Outcome {
+    let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(async {
+        let world = Arc::new(World::new(Plan::of(seed), unconditional_confirm));
+        world.play().await;
+        world.trace.take()
+    })
+}
+
+impl Plan {
+    /// Whether all machines stand still at some time, beside everything that is timed.
+    pub(crate) fn suspends(&self) -> bool {
+        self.meddling.iter().any(|(_, meddling)| matches!(meddling, Meddling::Suspend(_)))
+    }
+}
+
+impl World {
+    fn new(plan: Plan, unconditional_confirm: bool) -> Self {
+        let (plan, trace, guard) = (Arc::new(plan), Arc::new(Trace::new()), MemoryGuard::default());
+        let [a, b, sqs] = std::array::from_fn(|i| Clock::simulated(plan.seed ^ (i as u64), plan.ahead[i]));
+        let broker = MemoryBroker::with_clock(sqs);
+        broker.create("jobs-dlq", MemoryQueueSettings::default());
+        let redrive = Some(("jobs-dlq".to_owned(), plan.max_receive_count));
+        broker.create("jobs", MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() });
+        Self {
+            promise: Promise::new(Arc::clone(&plan), Arc::clone(&trace), guard.clone(), [a, b]),
+            plan,
+            trace,
+            bank: Bank::default(),
+            broker,
+            guard,
+            finish: CancellationToken::new(),
+            unconditional_confirm,
+            runs: Mutex::default(),
+            faults: Mutex::default(),
+        }
+    }
+
+    async fn play(self: &Arc<Self>) {
+        self.trace.note("", format_args!("{:?}", self.plan));
+        let mut lives = JoinSet::new();
+        for worker in 0..2 {
+            lives.spawn(life::lives(Arc::clone(self), worker));
+        }
+        let mut around = JoinSet::new();
+        around.spawn(Arc::clone(self).produce());
+        around.spawn(Arc::clone(self).meddle());
+        around.spawn(Arc::clone(self).operate());
+        sleep(self.plan.storm).await;
+        self.trace.note("", "the storm is over");
+        around.join_all().await;
+        self.settled().await;
+        self.finish.cancel();
+        lives.join_all().await;
+        for faults in self.faults.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            faults.landed().await;
+            faults.clear();
+        }
+        // Tasks that were aborted are gone once they have been looked at.
+        sleep(Duration::from_millis(1)).await;
+        let left = runtime::Handle::current().metrics().num_alive_tasks();
+        if left > 0 {
+            self.trace.violated(format_args!("invariant 8: {left} tasks are left"));
+        }
+        let queues = ["jobs", "jobs-dlq"].map(|name| self.broker.queue(name).messages());
+        quiet::check(&self.promise, &self.bank, &queues[0], &queues[1]);
+    }
+
+    /// Waits until the queue is empty.
+    async fn settled(&self) {
+        let jobs = self.broker.queue("jobs");
+        let until = self.trace.now() + PATIENCE;
+        while !jobs.is_empty() && self.trace.now() < until {
+            sleep(Duration::from_secs(1)).await;
+        }
+        self.trace.note("", "all is settled");
+    }
+
+    async fn until(&self, time: Duration) {
+        sleep(time.saturating_sub(self.trace.now())).await;
+    }
+
+    async fn produce(self: Arc<Self>) {
+        for send in &self.plan.sends {
+            self.until(send.at).await;
+            let note = if send.other_payload { "other" } else { "first" };
+            self.send(Outgoing { body: body(send.key, note), ..Outgoing::default() }, None);
+        }
+    }
+
+    fn send(&self, message: Outgoing, redriven: Option<&Message>) {
+        let body = message.body.clone();
+        let note = redriven.and_then(|message| message.dead_letter.as_ref());
+        let Some(id) = self.broker.queue("jobs").put(message) else { return };
+        self.trace.note("", format_args!("sends {id} {body}{}", note.map_or("", |_| ", redriven")));
+        self.promise.sent(id, &body, note);
+    }
+
+    async fn meddle(self: Arc<Self>) {
+        let mut meddling = self.plan.meddling.clone();
+        meddling.sort_by_key(|(at, _)| *at);
+        let mut chance = Rng::with_seed(self.plan.seed.rotate_left(16));
+        for (at, meddling) in meddling {
+            self.until(at).await;
+            let jobs = self.broker.queue("jobs");
+            self.trace.note("", format_args!("{meddling:?}"));
+            match meddling {
+                Meddling::Redeliver => {
+                    let messages = jobs.messages();
+                    let message = chance.choice(&messages);
+                    if message.is_some_and(|message| jobs.redeliver(&message.id)) {
+                        self.trace.met("redelivered");
+                    }
+                }
+                Meddling::EmptyReceives(receives) => jobs.empty_receives(receives),
+                Meddling::Suspend(time) => {
+                    let woken = self.trace.now() + time;
+                    self.promise.wakes(woken);
+                    tokio::time::advance(time).await;
+                }
+            }
+        }
+    }
+
+    /// Looks at the dead letters some times, the last time when the storm is over, and puts most of them back.
+    async fn operate(self: Arc<Self>) {
+        let mut times = self.plan.redrives.clone();
+        times.sort();
+        times.push(self.plan.storm + Duration::from_secs(90));
+        let mut chance = Rng::with_seed(self.plan.seed.rotate_left(8));
+        let mut number = 0;
+        for time in times {
+            self.until(time).await;
+            let dead = self.broker.queue("jobs-dlq");
+            let ask =
+                Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
+            for received in dead.receive(&ask).await.expect("the operator's own call") {
+                number += 1;
+                let message = received.message;
+                let mut copy = Outgoing::from(&message);
+                if let Some(note) = &message.dead_letter {
+                    let json = serde_json::to_string(note).expect("a note is JSON");
+                    copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
+                }
+                match chance.u8(0..3) {
+                    0 => continue,
+                    1 => {}
+                    _ => copy.body = self.mended(&message, number),
+                }
+                dead.delete(&received.handle).await.expect("the operator's own call");
+                self.send(copy, Some(&message));
+            }
+        }
+    }
+
+    fn mended(&self, message: &Message, number: u32) -> String {
+        self.promise.mended(&message.body);
+        let key = super::handler::Order::of(&message.body).map_or(0, |order| order.key());
+        body(key, &format!("mended {number}"))
+    }
+
+    /// Which run of the key this is, from 0.
+    pub(crate) fn next_run(&self, key: usize) -> u32 {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = runs.entry(key).or_default();
+        *run += 1;
+        *run - 1
+    }
+
+    /// How long a worker's machine still stands still, if it does.
+    pub(crate) fn stalled_for(&self, worker: usize) -> Option<Duration> {
+        let now = self.trace.now();
+        let spells = self.plan.hazards.spells.iter().filter(|spell| spell.what == Wrong::Stalled(worker));
+        let now_and_here = spells.filter(|spell| now < self.plan.storm && spell.from <= now && now < spell.until);
+        now_and_here.map(|spell| spell.until - now).max()
+    }
+
+    /// Keeps what is stuck on the wire of a life.
+    pub(crate) fn keep(&self, faults: Faults) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(faults);
+    }
+
+    /// Writes a change, as the table would.
+    pub(crate) async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
+        if let (true, Change::Confirm { .. }, Some(mut record)) =
+            (self.unconditional_confirm, change, self.guard.record(pk))
+        {
+            record.status = Status::Done;
+            self.guard.put(record);
+            return Ok(Written::Applied);
+        }
+        self.guard.write(pk, change).await
+    }
+}
+
+fn body(key: usize, note: &str) -> String {
+    format!(r#"{{"id":"k{key}","note":"{note}"}}"#)
+}
