@@ -265,11 +265,9 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
     if timeout_at(last - DRAIN_RESERVE, ended(queues)).await.is_ok() {
         return;
     }
-    // A poll that is still parked is no longer waited for. It may be handed what is given back now, which costs that
-    // message a receive; but then it has ended, and gives the message back in its turn.
-    for hall in &checked.halls {
-        hall.polled.cancel();
-    }
+    // Nor are polls waited for now. One that is still parked may be handed what is given back, which costs that message a
+    // receive; but then it has ended, and gives the message back in its turn.
+    checked.halls.iter().for_each(|hall| hall.polled.cancel());
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
         queues.shutdown().await;
