@@ -2,6 +2,7 @@
 
 mod bench;
 mod guarding;
+mod lanes;
 mod leases;
 mod life;
 mod receiving;

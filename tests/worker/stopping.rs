@@ -65,7 +65,11 @@ async fn d1_what_does_not_end_in_time_is_cancelled_and_given_back_record_first()
     assert!(start.elapsed() < Duration::from_secs(26), "{:?}", start.elapsed());
     assert_eq!(bed.queue("jobs").visible(), 1);
     let record = bed.guard.record(&Pk("jobs#a".into())).unwrap();
-    assert_eq!((record.failures, record.takeovers, record.not_before), (0, 0, None), "an interruption counts for nothing");
+    assert_eq!(
+        (record.failures, record.takeovers, record.not_before),
+        (0, 0, None),
+        "an interruption counts for nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -249,7 +249,9 @@ impl Promise {
             Some(r) if r.status == Status::Running && r.fence == fence && now < r.lease_until => {}
             // No program can look at its lease and begin in one instant: it may be suspended between the two.
             _ if self.state().wakes_at == Some(self.trace.now()) => {}
-            other => self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}")),
+            other => {
+                self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}"))
+            }
         }
         let mut state = self.state();
         let beside = state.runs.values().filter(|run| run.pk == *pk && run.fence != fence);
@@ -258,7 +260,10 @@ impl Promise {
             until.is_some_and(|until| self.clocks[run.worker].wall() < *until)
         });
         if let Some(run) = overlap {
-            self.broken(2, format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker));
+            self.broken(
+                2,
+                format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker),
+            );
         }
         let number = state.runs_begun;
         state.runs_begun += 1;

@@ -43,7 +43,9 @@ fn done_took_effect_once(promise: &Promise, bank: &Bank) {
         for (step, recorded) in &record.steps {
             let key = (record.pk.clone(), step.clone());
             if recorded.state == leasehold::guard::StepState::Done && !bank.effects().contains_key(&key) {
-                promise.trace.violated(format_args!("invariant 5: {step} of {} is recorded, without effect", record.pk));
+                promise
+                    .trace
+                    .violated(format_args!("invariant 5: {step} of {} is recorded, without effect", record.pk));
             }
         }
     }

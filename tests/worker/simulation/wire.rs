@@ -281,7 +281,8 @@ impl FarGuard {
                 Write::TakeOver(_) => "takes over",
                 Write::Change(change) => change.name(),
             };
-            let what = format_args!("    > {what} {pk}: {status} fence {fence} until {until} failures {}", after.failures);
+            let what =
+                format_args!("    > {what} {pk}: {status} fence {fence} until {until} failures {}", after.failures);
             self.world.trace.note(&self.life.who, what);
             self.world.promise.wrote(self.life.worker, before.as_ref(), &after, write);
         }

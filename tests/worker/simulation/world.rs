@@ -183,8 +183,7 @@ impl World {
         for time in times {
             self.until(time).await;
             let dead = self.broker.queue("jobs-dlq");
-            let ask =
-                Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
+            let ask = Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
             for received in dead.receive(&ask).await.expect("the operator's own call") {
                 number += 1;
                 let message = received.message;
