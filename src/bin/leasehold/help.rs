@@ -1,4 +1,6 @@
 //! What `--help` says below the options: examples, exit codes, and the settings from the library's own table.
+//!
+//! Nothing about a setting is said here a second time.
 
 use std::fmt::Write;
 

@@ -1,4 +1,6 @@
 //! The options of `leasehold demo`, and what they come to.
+//!
+//! Ranges are checked as the line is read; nothing is started here.
 
 use std::str::FromStr;
 

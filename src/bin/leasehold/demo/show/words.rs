@@ -1,4 +1,6 @@
-//! The words of the opening and of the summary. Pure: from options and counts to text.
+//! The words of the opening and of the summary.
+//!
+//! Pure: from options and counts to text.
 
 use super::super::{
     args::Args,
