@@ -38,6 +38,8 @@ pub(super) struct State {
     /// All messages that ever came into the queue, by id.
     pub(super) sent: BTreeMap<String, Sent>,
     pub(super) copies: Vec<Copy>,
+    /// Failures that a record says, and until when it said so.
+    deaths: BTreeMap<String, Option<Duration>>,
     /// Bodies that the operator has replaced in a dead letter: he answers for them.
     pub(super) mended: BTreeSet<String>,
     /// Which worker holds a token.
@@ -130,9 +132,10 @@ impl Promise {
         let record = self.guard.record(&pk_of(&sent.body));
         let fingerprint = fingerprint_of(&sent.body);
         let done = record.as_ref().is_some_and(|r| r.status == Status::Done && r.fingerprint == fingerprint);
-        let failure = record.filter(|r| r.status == Status::Dead).and_then(|r| r.failure_id);
+        // A duplicate that was sent later than the copy belongs to the same failure, while its record says so.
+        let same_failure = |id: &String| state.deaths.get(id).is_some_and(|end| end.is_none_or(|end| end >= sent.at));
         let copied = state.copies.iter().any(|copy| {
-            copy.body == sent.body && (copy.at >= sent.at || (failure.is_some() && copy.failure_id == failure))
+            copy.body == sent.body && (copy.at >= sent.at || copy.failure_id.as_ref().is_some_and(same_failure))
         });
         drop(state);
         if !done && !copied {
@@ -176,6 +179,9 @@ impl Promise {
         });
         if after.fence <= before.fence {
             self.broken(6, format_args!("the fence of {pk} went from {:?} to {:?}", before.fence, after.fence));
+        }
+        if let Some(id) = before.failure_id.clone().filter(|_| before.status == Status::Dead) {
+            self.state().deaths.insert(id, Some(self.trace.now()));
         }
         match before.status {
             Status::Done => self.broken(6, format_args!("{pk} is DONE and was taken over")),
@@ -227,7 +233,10 @@ impl Promise {
                     self.broken(1, format_args!("{pk} is DONE, and no run of that claim has succeeded"));
                 }
             }
-            Change::Bury { .. } => self.trace.met("dead"),
+            Change::Bury { failure_id, .. } => {
+                self.trace.met("dead");
+                self.state().deaths.insert(failure_id.clone(), None);
+            }
             Change::Copied { failure_id, .. } => {
                 self.trace.met("marked as copied");
                 let made = self.state().copies.iter().any(|copy| copy.failure_id.as_ref() == Some(failure_id));
