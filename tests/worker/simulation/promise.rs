@@ -53,6 +53,8 @@ pub(super) struct State {
     wakes_at: Option<Duration>,
     /// Runs that have returned `Ok`.
     succeeded: BTreeSet<(Pk, Fence)>,
+    /// Their bodies.
+    took_effect: BTreeSet<String>,
 }
 
 /// A message that came into the queue.
@@ -129,9 +131,7 @@ impl Promise {
     pub(crate) fn deleted(&self, id: &str) {
         let state = self.state();
         let Some(sent) = state.sent.get(id) else { return };
-        let record = self.guard.record(&pk_of(&sent.body));
-        let fingerprint = fingerprint_of(&sent.body);
-        let done = record.as_ref().is_some_and(|r| r.status == Status::Done && r.fingerprint == fingerprint);
+        let done = self.is_done(&state, &sent.body);
         // A duplicate that was sent later than the copy belongs to the same failure, while its record says so.
         let same_failure = |id: &String| state.deaths.get(id).is_some_and(|end| end.is_none_or(|end| end >= sent.at));
         let copied = state.copies.iter().any(|copy| {
@@ -141,6 +141,13 @@ impl Promise {
         if !done && !copied {
             self.broken(1, format_args!("{id} was deleted, and its work is neither done nor dead-lettered"));
         }
+    }
+
+    /// The record says so of this very payload; or of another that began anew on it, when a run of this one had already
+    /// succeeded and only its confirm came too late.
+    pub(super) fn is_done(&self, state: &State, body: &str) -> bool {
+        let done = self.guard.record(&pk_of(body)).filter(|record| record.status == Status::Done);
+        done.is_some_and(|done| done.fingerprint == fingerprint_of(body) || state.took_effect.contains(body))
     }
 
     /// A write to the table was applied.
@@ -276,8 +283,10 @@ impl Promise {
     }
 
     /// A run succeeded: it is about to return `Ok`.
-    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence) {
-        self.state().succeeded.insert((pk.clone(), fence));
+    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence, body: &str) {
+        let mut state = self.state();
+        state.succeeded.insert((pk.clone(), fence));
+        state.took_effect.insert(body.to_owned());
     }
 
     /// A run is over, however that came.
@@ -295,7 +304,7 @@ impl Promise {
 }
 
 /// The note in a copy, if it carries one.
-pub(super) fn note_of(copy: &Outgoing) -> Option<Note> {
+fn note_of(copy: &Outgoing) -> Option<Note> {
     match &copy.attributes.get(ATTRIBUTE)?.value {
         leasehold::message::AttributeValue::Text(json) => serde_json::from_str(json).ok(),
         leasehold::message::AttributeValue::Binary(_) => None,
@@ -309,7 +318,7 @@ pub(super) fn pk_of(body: &str) -> Pk {
     pk(None, "jobs", &Key::from(id), KeyHash::Long).expect("the id is a key")
 }
 
-pub(super) fn fingerprint_of(body: &str) -> Option<String> {
+fn fingerprint_of(body: &str) -> Option<String> {
     let mut message = Message::default();
     message.body = body.to_owned();
     FingerprintSource::Body.of(&message)

@@ -6,7 +6,7 @@ use super::{
     bank::Bank,
     handler::Order,
     plan::UNREACHED,
-    promise::{Promise, fingerprint_of, pk_of},
+    promise::Promise,
 };
 
 /// Looks at everything that is left.
@@ -23,10 +23,8 @@ fn nothing_vanished(promise: &Promise, queue: &[Message], dead: &[Message]) {
         promise.trace.violated(format_args!("invariant 1: {} {} is never settled", message.id, message.body));
     }
     for (id, sent) in &state.sent {
-        let record = promise.guard.record(&pk_of(&sent.body));
-        let done = record.is_some_and(|r| r.status == Status::Done && r.fingerprint == fingerprint_of(&sent.body));
         let kept = state.mended.contains(&sent.body) || dead.iter().chain(queue).any(|kept| kept.body == sent.body);
-        if !done && !kept {
+        if !kept && !promise.is_done(&state, &sent.body) {
             promise.trace.violated(format_args!("invariant 1: {id} {} has vanished", sent.body));
         }
     }
