@@ -12,7 +12,7 @@ use std::{
 use leasehold::{
     Message,
     clock::{Clock, Millis},
-    guard::{Change, Claim, Fence, Owner, Pk, Record, Status, StepState, TakeOver, TakeOverKind, memory::MemoryGuard},
+    guard::{Change, Fence, Owner, Pk, Record, Status, StepState, TakeOver, TakeOverKind, memory::MemoryGuard},
     key::FingerprintSource,
     queue::Outgoing,
     settle::dead_letter::{ATTRIBUTE, Note},
@@ -83,7 +83,7 @@ struct Run {
 /// A write to the guard's table that was applied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Write<'a> {
-    Claim(&'a Claim),
+    Claim,
     TakeOver(&'a TakeOver),
     Change(&'a Change),
 }
@@ -153,8 +153,8 @@ impl Promise {
     /// A write to the table was applied.
     pub(crate) fn wrote(&self, worker: usize, before: Option<&Record>, after: &Record, write: Write<'_>) {
         match (write, before) {
-            (Write::Claim(_), None) => {}
-            (Write::Claim(_), Some(before)) => {
+            (Write::Claim, None) => {}
+            (Write::Claim, Some(before)) => {
                 self.broken(6, format_args!("a claim replaced {} which is {:?}", before.pk, before.status));
             }
             (Write::TakeOver(take_over), Some(before)) => self.taken_over(before, after, take_over),
@@ -265,7 +265,9 @@ impl Promise {
             Some(r) if r.status == Status::Running && r.fence == fence && now < r.lease_until => {}
             // No program can look at its lease and begin in one instant: it may be suspended between the two.
             _ if self.state().wakes_at == Some(self.trace.now()) => {}
-            other => self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}")),
+            other => {
+                self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}"))
+            }
         }
         let mut state = self.state();
         let beside = state.runs.values().filter(|run| run.pk == *pk && run.fence != fence);
@@ -274,7 +276,10 @@ impl Promise {
             until.is_some_and(|until| self.clocks[run.worker].wall() < *until)
         });
         if let Some(run) = overlap {
-            self.broken(2, format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker));
+            self.broken(
+                2,
+                format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker),
+            );
         }
         let number = state.runs_begun;
         state.runs_begun += 1;

@@ -2,12 +2,7 @@
 
 use leasehold::{guard::Status, message::Message};
 
-use super::{
-    bank::Bank,
-    handler::Order,
-    plan::UNREACHED,
-    promise::Promise,
-};
+use super::{bank::Bank, handler::Order, plan::UNREACHED, promise::Promise};
 
 /// Looks at everything that is left.
 pub(crate) fn check(promise: &Promise, bank: &Bank, queue: &[Message], dead: &[Message]) {
@@ -41,7 +36,9 @@ fn done_took_effect_once(promise: &Promise, bank: &Bank) {
         for (step, recorded) in &record.steps {
             let key = (record.pk.clone(), step.clone());
             if recorded.state == leasehold::guard::StepState::Done && !bank.effects().contains_key(&key) {
-                promise.trace.violated(format_args!("invariant 5: {step} of {} is recorded, without effect", record.pk));
+                promise
+                    .trace
+                    .violated(format_args!("invariant 5: {step} of {} is recorded, without effect", record.pk));
             }
         }
     }
@@ -57,8 +54,13 @@ fn innocents_are_not_dead(promise: &Promise, dead: &[Message]) {
             }
             continue;
         };
-        let innocent = Order::of(&message.body).is_some_and(|order| promise.plan.scripts[order.key()].is_innocent());
-        if innocent && !["takeovers", "key_reused"].contains(&note.code.as_str()) {
+        let Some(script) = Order::of(&message.body).map(|order| &promise.plan.scripts[order.key()]) else { continue };
+        let explained = match note.code.as_str() {
+            "takeovers" | "key_reused" => true,
+            "timed_out" => promise.plan.can_slow(script),
+            _ => false,
+        };
+        if script.is_innocent() && !explained {
             let code = &note.code;
             promise.trace.violated(format_args!("invariant 7: {} is innocent, and dead of {code}", message.body));
         }

@@ -58,13 +58,6 @@ pub(crate) fn run(seed: u64, unconditional_confirm: bool) -> Outcome {
     })
 }
 
-impl Plan {
-    /// Whether all machines stand still at some time, beside everything that is timed.
-    pub(crate) fn suspends(&self) -> bool {
-        self.meddling.iter().any(|(_, meddling)| matches!(meddling, Meddling::Suspend(_)))
-    }
-}
-
 impl World {
     fn new(plan: Plan, unconditional_confirm: bool) -> Self {
         let (plan, trace, guard) = (Arc::new(plan), Arc::new(Trace::new()), MemoryGuard::default());
@@ -183,8 +176,7 @@ impl World {
         for time in times {
             self.until(time).await;
             let dead = self.broker.queue("jobs-dlq");
-            let ask =
-                Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
+            let ask = Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
             for received in dead.receive(&ask).await.expect("the operator's own call") {
                 number += 1;
                 let message = received.message;
