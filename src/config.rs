@@ -14,7 +14,7 @@ pub use syntax::ValueError;
 
 mod check;
 mod duration;
-mod env;
+pub(crate) mod env;
 mod settings;
 mod syntax;
 #[cfg(test)]

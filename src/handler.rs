@@ -16,6 +16,8 @@ pub use steps::StepKey;
 
 pub(crate) mod context;
 pub(crate) mod error;
+#[cfg(unix)]
+pub(crate) mod exec;
 mod payload;
 pub(crate) mod steps;
 
@@ -64,8 +66,13 @@ pub trait Handler: Send + Sync + 'static {
 pub struct Traits<'a, P> {
     key: Option<&'a KeyFunction<P>>,
     blocking: bool,
+    probe: Option<&'a dyn Probe>,
+}
+
+/// What does the work can be away, and can be looked for without any work.
+pub(crate) trait Probe: Send + Sync {
     /// Asks whether what does the work is there.
-    probe: Option<&'a (dyn Fn() -> HandlerResult + Send + Sync)>,
+    fn probe(&self) -> HandlerResult;
 }
 
 impl<P> Default for Traits<'_, P> {
@@ -201,7 +208,7 @@ impl<H: Handler> ErasedHandler for H {
     }
 
     fn probe(&self) -> HandlerResult {
-        self.traits().probe.map_or(Ok(()), |probe| probe())
+        self.traits().probe.map_or(Ok(()), Probe::probe)
     }
 
     fn decode(self: Arc<Self>, message: &Message) -> Result<Arc<dyn Work>, DecodeError> {

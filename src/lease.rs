@@ -173,6 +173,9 @@ impl Tick {
 /// A failed beat is tried again after this part of what is left of the lease, with jitter.
 const RETRY_PART: u32 = 6;
 
+/// The shortest such pause is this part of the whole lease, so that its end is not a storm of beats.
+const SHORTEST_RETRY: u32 = 40;
+
 /// Runs `work` and renews `lease` beside it with `beat`, each time it comes due, until `work` ends.
 ///
 /// A beat that is on the wire when `work` ends is awaited, at most to the lease's end, so that nothing sent afterwards
@@ -221,7 +224,7 @@ where
         }
         match answer {
             Some(Beat::Transient) => {
-                let part = lease.left() / RETRY_PART;
+                let part = (lease.left() / RETRY_PART).max(lease.length / SHORTEST_RETRY);
                 retry_at = Some(Instant::now() + part / 2 + lease.clock.part_of(part));
             }
             Some(Beat::Final) => return work.await,

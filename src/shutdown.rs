@@ -1,4 +1,6 @@
 //! When to stop, in two stages: a plain future could say only one.
+//!
+//! The worker only listens; who tells it is the caller's business. Nothing here ends a process.
 
 use std::{
     fmt,

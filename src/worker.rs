@@ -31,6 +31,7 @@ use lanes::Hall;
 use poll::Pulse;
 
 mod check;
+mod configured;
 pub(crate) mod lanes;
 mod poll;
 
@@ -237,7 +238,8 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     let stuck: usize = checked.halls.iter().map(|hall| hall.jobs.stuck.count()).sum();
     checked.tally.count(|report| report.stuck = stuck.try_into().unwrap_or(u64::MAX));
     let report = checked.tally.report();
-    tracing::info!(?report, "stopped");
+    let StopReport { done, suppressed, dead, dropped, failed, released, left, stuck } = report;
+    tracing::info!(done, suppressed, dead, dropped, failed, released, left, stuck, "stopped");
     report
 }
 
@@ -252,7 +254,10 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
         // Each arm only waits.
         biased;
         () = ended(queues) => return,
-        () = shutdown.stopping_now().cancelled() => tracing::warn!("told to stop now: handlers are cancelled"),
+        () = shutdown.stopping_now().cancelled() => {
+            tracing::warn!("told to stop now: handlers are cancelled, and polls are not waited for");
+            checked.halls.iter().for_each(|hall| hall.polled.cancel());
+        }
         () = sleep_until(halt_at) => tracing::warn!("the drain's time is used up: handlers are cancelled"),
     }
     checked.halt.cancel();
@@ -301,6 +306,8 @@ async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
                 lanes.spawn(lanes::lane(Arc::clone(&hall), deliveries, slot));
             }
             Some(ended) = lanes.join_next() => reap(&hall, ended),
+            // Told to stop now: what the polls on the wire bring is hidden for a timeout, and that is what "now" costs.
+            () = hall.polled.cancelled(), if !pollers.is_empty() => pollers.shutdown().await,
             ended = pollers.join_next() => match ended {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {

@@ -1,9 +1,9 @@
 //! From variables to a [`Config`], with all problems at once.
 //!
-//! The only place that reads the environment, and it reads it once. Takes each variable that it knows out of the set;
+//! The only place that reads the environment; settings are read once. Takes each variable that it knows out of the set;
 //! what is left over is judged at the end: a misspelt name must never be a setting that is silently not made.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt};
+use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf};
 
 use super::{
     Config, PREFIX, Problem, QueueConfig, SETTINGS, Scope, Setting, ValueError, settings::Apply, variable,
@@ -65,6 +65,16 @@ fn read(
     let (misspelt, warnings) = leftover::judge(&reading.vars, &config);
     reading.problems.extend(misspelt);
     if reading.problems.is_empty() { Ok((config, warnings)) } else { Err(reading.problems) }
+}
+
+/// The variables of this process that are settings of ours, by name: none of a child's business.
+pub(crate) fn settings_of_ours() -> impl Iterator<Item = OsString> {
+    std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+}
+
+/// Where the system looks for programs that are named without a path.
+pub(crate) fn search_path() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
 /// Variables that are not read yet, by name without the prefix, and the problems so far.

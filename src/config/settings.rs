@@ -112,7 +112,7 @@ pub static SETTINGS: &[Setting] = &[
         "VISIBILITY_TIMEOUT",
         "duration or range",
         Some("30s..2m"),
-        "How long a message stays hidden unless extended: follows what handlers take, within the range.",
+        "How long a message stays hidden unless extended. Of a range, the queue's own is taken, brought within it.",
         |q, v| value(&mut q.visibility_timeout, v),
     ),
     queue("HANDLER_TIMEOUT", "duration", Some("5m"), "A handler's time budget.", |q, v| {

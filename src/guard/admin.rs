@@ -1,4 +1,6 @@
 //! What must be so of a table that is to be a guard.
+//!
+//! Owns the names that the table must have, and says what is wrong in words that a person can act on. Reads nothing itself.
 
 use crate::config::Problem;
 

@@ -66,6 +66,29 @@ impl DynamoDbGuard {
         Self { clock, ..self }
     }
 
+    /// All records of the table, strongly consistent, in no order. Reads the whole table: for demonstrations and tools.
+    ///
+    /// # Errors
+    /// The table cannot be read, or holds a record of another version.
+    pub async fn records(&self) -> Result<Vec<Record>, GuardError> {
+        let mut records = Vec::new();
+        let mut from = None;
+        loop {
+            let scan = self.client.scan().table_name(&self.table).consistent_read(true).set_exclusive_start_key(from);
+            let page = within_timeout(scan.send()).await.map_err(meaning)?;
+            for item in page.items.unwrap_or_default() {
+                // What has no version is a probe's.
+                if item.contains_key("v") {
+                    records.push(record::from_item(item)?);
+                }
+            }
+            from = page.last_evaluated_key.filter(|key| !key.is_empty());
+            if from.is_none() {
+                return Ok(records);
+            }
+        }
+    }
+
     /// Sends a `PutItem` under a condition; `Err` holds the record that stood in its way.
     async fn put(&self, pk: &str, item: Item, when: Expressions) -> Result<Answer<()>, GuardError> {
         let put = self

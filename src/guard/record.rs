@@ -1,4 +1,6 @@
-//! The record of one key, as DESIGN's table has it, without any storage format.
+//! The record of one key: what is known of its work, and how large that may grow.
+//!
+//! Owns what the fields mean, without any storage format. Which status may follow which is in `change.rs` and `claim.rs`.
 
 use std::{collections::BTreeMap, fmt};
 

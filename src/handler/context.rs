@@ -1,4 +1,6 @@
 //! What a handler knows about its run: the message, the key, the time it has, and whether it is to stop.
+//!
+//! Lent for one run, and good for nothing after it. The steps, which write, are in `steps.rs`.
 
 use std::{
     fmt,

@@ -1,4 +1,6 @@
 //! What a handler's failure means: try again, not now, not there, or never.
+//!
+//! Any error can be one, and means *try again* until a word is added. What then happens to the message is not decided here.
 
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 

@@ -1,4 +1,6 @@
 //! How a body becomes what a handler takes.
+//!
+//! Pure: a codec sees one message and answers with a value or an error, which is always permanent (rule T4).
 
 use std::{error::Error, fmt};
 

@@ -1,4 +1,6 @@
 //! The decisions of the path, without any I/O: what a record that is in the way means, and what follows from a run.
+//!
+//! Pure: given the same record, message and moment it decides the same. Acting on a decision is `job.rs`.
 
 use std::time::Duration;
 

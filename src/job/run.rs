@@ -1,4 +1,7 @@
 //! One run of a handler: in a task of its own, within its time budget and its lease, told to stop with a cause.
+//!
+//! Owns the handler's task and ends it on every path, except a thread that ignores its cancellation: that one is handed
+//! out. Knows nothing of records, and decides nothing about what the end means.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,6 @@
 //! Queues, a guard and faults in one place, and workers on top of them.
+//!
+//! Everything is in memory, on tokio's time, and shared by its clones; two beds know nothing of each other.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -1,4 +1,7 @@
 //! Everything that is looked at before the first receive, and told at once (rule R5).
+//!
+//! Owns the way from settings to what a worker runs on. Looks, and never changes anything at AWS; what is wrong stops the
+//! start, what cannot be reached is asked again until `START_TIMEOUT`.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -95,7 +98,10 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
     match handler {
         None => Some(Problem::new(
             format!("the queue {name:?} has no handler"),
-            format!("call .queue({name:?}, ..), or take it out of LEASEHOLD_QUEUES"),
+            format!(
+                "{}=exec:./handle-{name}, or .queue({name:?}, ..) in code",
+                crate::config::variable(name, "HANDLER")
+            ),
         )),
         Some(handler) if handler.has_key() && queue.key.is_some() => Some(Problem::new(
             format!("the key of {name:?} is set in code and in {variable}"),

@@ -108,18 +108,11 @@ async fn ready(hall: &Hall) -> Vec<OwnedSemaphorePermit> {
         let mut slots = Vec::with_capacity(wanted);
         let Ok(first) = Arc::clone(&hall.slots).acquire_owned().await else { return slots };
         slots.push(first);
-        let enough = wanted.div_ceil(2);
         let gather_until = Instant::now() + GATHER;
         while slots.len() < wanted {
-            let next = Arc::clone(&hall.slots);
-            if let Ok(slot) = Arc::clone(&next).try_acquire_owned() {
-                slots.push(slot);
-            } else if slots.len() >= enough {
-                break;
-            } else if let Ok(Ok(slot)) = timeout_at(gather_until, next.acquire_owned()).await {
-                slots.push(slot);
-            } else {
-                break;
+            match timeout_at(gather_until, Arc::clone(&hall.slots).acquire_owned()).await {
+                Ok(Ok(slot)) => slots.push(slot),
+                Ok(Err(_)) | Err(_) => break,
             }
         }
         // Waiting took time; it may be that nothing should be received by now.

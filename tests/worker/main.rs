@@ -2,6 +2,12 @@
 
 mod bench;
 mod guarding;
+mod lanes;
+mod leases;
 mod life;
+mod receiving;
 mod sequences;
 mod simulation;
+mod starting;
+mod steps;
+mod stopping;

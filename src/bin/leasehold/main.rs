@@ -1,3 +1,84 @@
-//! The `leasehold` command.
+//! The `leasehold` command: arguments, the runtime, exit codes.
+//!
+//! A command does its work in a file of its own and answers with an exit code, or with an error that is told here. What
+//! can be said of a worker is said by the library; nothing is decided here.
 
-fn main() {}
+#[cfg(not(unix))]
+compile_error!("the leasehold command needs Unix signals and process groups");
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Parser, Subcommand};
+use leasehold::WorkerError;
+use tokio::runtime::Runtime;
+
+#[cfg(feature = "demo")]
+mod demo;
+mod help;
+mod log;
+mod run;
+
+/// An SQS worker that makes each piece of work take effect once, although every message can be delivered twice.
+#[derive(Debug, Parser)]
+#[command(version, after_long_help = help::command())]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(after_long_help = help::run())]
+    Run(run::Args),
+    #[cfg(feature = "demo")]
+    Demo(demo::Args),
+}
+
+/// Exit codes of `sysexits.h`, as supervisors and scripts know them; 1 is everything else.
+mod exit {
+    pub(crate) const USAGE: u8 = 64;
+    pub(crate) const UNAVAILABLE: u8 = 69;
+    pub(crate) const CONFIGURATION: u8 = 78;
+}
+
+/// How long tasks that are left over may take to be dropped, and with them the programs they run. A thread that ignores
+/// its cancellation is not waited for any longer.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+fn main() -> ExitCode {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            // Standard output for `--help`, standard error for the rest; one that is closed is nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() { exit::USAGE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&anyhow::Error::new(error).context("no threads can be had")),
+    };
+    let outcome = runtime.block_on(async {
+        match command {
+            Command::Run(args) => run::run(args).await,
+            #[cfg(feature = "demo")]
+            Command::Demo(args) => demo::run(args).await,
+        }
+    });
+    runtime.shutdown_timeout(LAST_MOMENT);
+    outcome.unwrap_or_else(|error| failed(&error))
+}
+
+/// Tells an error to whoever reads standard error, and what it is to whoever started the process.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let _ = writeln!(io::stderr(), "leasehold: {error:#}");
+    match error.downcast_ref::<WorkerError>() {
+        Some(WorkerError::Configuration(_)) => exit::CONFIGURATION.into(),
+        Some(WorkerError::Unavailable(_)) => exit::UNAVAILABLE.into(),
+        _ => ExitCode::FAILURE,
+    }
+}

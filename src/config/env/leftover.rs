@@ -1,4 +1,6 @@
 //! Judges the variables that no setting took: a slip that must be mended, a stranger to be told of, or none of ours.
+//!
+//! Pure, and last: it sees only what is left over, and it never changes a setting.
 
 use std::collections::BTreeMap;
 

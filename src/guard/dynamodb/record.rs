@@ -1,6 +1,6 @@
 //! A record as a DynamoDB item, and back.
 //!
-//! Owns the names and types of the attributes (DESIGN's table). An attribute without a value is absent, never `NULL`.
+//! Owns the names and types of the attributes (ARCHITECTURE.md lists them). An attribute without a value is absent, never `NULL`.
 //! An item of another version, or with an attribute that is not what it should be, is [`GuardError::Foreign`] and says
 //! what and where; attributes that are not known are left alone.
 

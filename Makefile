@@ -1,0 +1,39 @@
+# What people and CI run. `make help` lists it.
+#
+# One feature set everywhere, --all-features: another one would build the AWS SDK a second time.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test check simulate localstack-up localstack-down
+
+CARGO := cargo
+FEATURES := --locked --all-features
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## Run the demo; ARGS="--messages 2000 --crash" are its options, ARGS=--help lists them
+	$(CARGO) run $(FEATURES) --quiet --bin leasehold -- demo $(ARGS)
+
+test: ## Run every test; starts LocalStack where it can; LEASEHOLD_REQUIRE_LOCALSTACK=1 fails where it cannot
+	$(CARGO) test $(FEATURES) --no-fail-fast 2>&1 | .ci/totals
+
+check: ## Check format, lints, shell scripts, documentation and licences
+	$(CARGO) fmt --check
+	@if command -v shellcheck >/dev/null; then echo shellcheck; git ls-files -z .ci localstack | \
+		xargs -0 grep -lZ '^#!.*sh$$\|^# shellcheck shell=' | xargs -0 shellcheck; \
+		else echo "shellcheck is not installed: scripts were not checked"; fi
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --all-features check bans licenses sources; \
+		else echo "cargo-deny is not installed: tests/tidy.rs has checked licences and sources, deny.toml was not read"; fi
+	$(CARGO) clippy $(FEATURES) --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps
+
+simulate: ## Simulate SEEDS=N runs of workers under faults (20000 unless set), from SEED_START
+	SEEDS=$(or $(SEEDS),20000) $(CARGO) test $(FEATURES) --test worker simulation:: -- --nocapture
+
+localstack-up: ## Start LocalStack and deploy infra/queue.yaml into it; prints the environment for a worker
+	@localstack/up
+
+localstack-down: ## Stop it
+	@localstack/down

@@ -1,0 +1,37 @@
+//! The log of a command: to standard output, one JSON object a line, or text for people.
+//!
+//! Owns how a line looks and what is quiet by default. Must be started once, before the first line.
+
+use std::io::{self, IsTerminal};
+
+use leasehold::{
+    WorkerError,
+    config::{LogFormat, Problem},
+};
+use tracing_subscriber::{EnvFilter, fmt};
+
+/// What has much to say that concerns nobody: the SDK and its HTTP client, and the embedded engine. A filter that names
+/// one of them has the last word on it.
+const QUIET: &str = "aws_config=warn,aws_credential_types=warn,aws_runtime=warn,aws_sdk_dynamodb=warn,aws_sdk_sqs=warn,\
+                     aws_sigv4=warn,aws_smithy_http_client=warn,aws_smithy_runtime=warn,aws_smithy_runtime_api=warn,\
+                     dynoxide=warn,h2=warn,hyper=warn,hyper_util=warn,rustack_sqs_core=warn,rustack_sqs_http=warn,\
+                     rustls=warn";
+
+/// Starts the log. Without a format it is text on a terminal, and JSON elsewhere.
+///
+/// # Errors
+/// The filter cannot be read.
+pub(crate) fn start(filter: &str, format: Option<LogFormat>) -> Result<(), WorkerError> {
+    let filter = EnvFilter::try_new(format!("{QUIET},{filter}")).map_err(|error| {
+        let what = format!("LEASEHOLD_LOG is {filter:?}, which is no filter: {error}");
+        WorkerError::Configuration(vec![Problem::new(what, "LEASEHOLD_LOG=info,leasehold=debug")])
+    })?;
+    let on_terminal = io::stdout().is_terminal();
+    let log = fmt().with_env_filter(filter).with_ansi(on_terminal);
+    match format {
+        Some(LogFormat::Text) => log.init(),
+        None if on_terminal => log.init(),
+        _ => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! One queue with its dead-letter queue and the guard's table, a folder, and a bank that handlers call.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    fs,
+    path::PathBuf,
+    time::Duration,
+};
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_sqs::{
+    config::{Credentials, SharedCredentialsProvider},
+    types::QueueAttributeName as Fact,
+};
+use leasehold::{aws::Aws, embedded::Engine, guard::dynamodb::create_table};
+use tempfile::TempDir;
+use tokio::{
+    io::AsyncReadExt,
+    net::unix::pipe,
+    time::{Instant, timeout},
+};
+
+use crate::worker::Settings;
+
+/// Longer than anything here takes, on the slowest machine.
+pub(crate) const SOON: Duration = Duration::from_secs(40);
+
+/// The bank, for handlers: notes the call, and lets it take effect unless there was one under its key.
+const BANK: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY $LEASEHOLD_ATTEMPT" >> calls; mkdir "effects/$LEASEHOLD_IDEMPOTENCY_KEY" 2>/dev/null"#;
+
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
+    aws: Aws,
+    folder: TempDir,
+    queue: String,
+    dead: String,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        let engine = Engine::start().await.expect("an engine");
+        let aws = Aws::new(&sdk(engine.endpoint()));
+        let sqs = aws.sqs_client();
+        let dead = sqs.create_queue().queue_name("jobs-dlq").send().await.expect("a queue").queue_url;
+        let policy = r#"{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:jobs-dlq","maxReceiveCount":100}"#;
+        let queue = sqs.create_queue().queue_name("jobs").attributes(Fact::RedrivePolicy, policy).send().await;
+        create_table(&aws.dynamodb(), "leasehold").await.expect("a table");
+        let folder = TempDir::new().expect("a folder");
+        fs::create_dir(folder.path().join("effects")).expect("a folder");
+        let queue = queue.expect("a queue").queue_url.expect("a URL");
+        Self { engine, aws, folder, queue, dead: dead.expect("a URL") }
+    }
+
+    /// Settings for a worker whose handler is this shell script; `$bank` in it is a call of the bank. It runs in the
+    /// bench's folder.
+    pub(crate) fn settings(&self, script: &str) -> Settings {
+        let handle = self.path("handle.sh");
+        fs::write(&handle, script.replace("$bank", BANK)).expect("is written");
+        Settings::new(self.engine.endpoint(), self.folder.path())
+            .set("LEASEHOLD_QUEUES", "jobs")
+            .set("LEASEHOLD_JOBS_KEY", "/id")
+            .set("LEASEHOLD_JOBS_HANDLER", format!("exec:/bin/sh {}", handle.display()))
+            .set("LEASEHOLD_WAIT_TIME", "1s")
+            .set("LEASEHOLD_LOG", "info,leasehold=debug")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Sends a message for each of the keys.
+    pub(crate) async fn send(&self, keys: impl IntoIterator<Item = impl Display>) {
+        for key in keys {
+            let body = format!(r#"{{"id":"{key}"}}"#);
+            self.aws
+                .sqs_client()
+                .send_message()
+                .queue_url(&self.queue)
+                .message_body(body)
+                .send()
+                .await
+                .expect("is sent");
+        }
+    }
+
+    /// The bank's calls: the idempotency key and the attempt of each.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
+        calls.lines().map(str::to_owned).collect()
+    }
+
+    /// How often the bank was called under each key.
+    pub(crate) fn calls_by_key(&self) -> BTreeMap<String, usize> {
+        let mut by_key = BTreeMap::new();
+        for call in self.calls() {
+            let key = call.split(' ').next().unwrap_or_default().to_owned();
+            *by_key.entry(key).or_default() += 1;
+        }
+        by_key
+    }
+
+    /// The keys under which the bank did something.
+    pub(crate) fn effects(&self) -> BTreeSet<String> {
+        let effects = fs::read_dir(self.path("effects")).expect("a folder");
+        effects.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Messages in the queue, hidden ones too.
+    pub(crate) async fn messages(&self) -> usize {
+        let counted = [
+            Fact::ApproximateNumberOfMessages,
+            Fact::ApproximateNumberOfMessagesNotVisible,
+            Fact::ApproximateNumberOfMessagesDelayed,
+        ];
+        let ask = self.aws.sqs_client().get_queue_attributes().queue_url(&self.queue);
+        let facts = ask.set_attribute_names(Some(counted.to_vec())).send().await.expect("facts").attributes;
+        facts.unwrap_or_default().values().filter_map(|count| count.parse::<usize>().ok()).sum()
+    }
+
+    /// Waits until the queue's only message is visible again, and tells how often it has been received by then.
+    pub(crate) async fn receives_of_the_message(&self) -> u32 {
+        let until = Instant::now() + SOON;
+        while Instant::now() < until {
+            let poll = self.aws.sqs_client().receive_message().queue_url(&self.queue).wait_time_seconds(1);
+            let poll = poll.message_system_attribute_names("ApproximateReceiveCount".into()).send().await;
+            if let Some(message) = poll.expect("a poll").messages.unwrap_or_default().first() {
+                let attributes = message.attributes.as_ref().expect("attributes");
+                let count = attributes.values().next().expect("a count");
+                return count.parse::<u32>().expect("a number");
+            }
+        }
+        panic!("the message never became visible");
+    }
+
+    /// Waits until a condition holds; meanwhile nothing must be dead-lettered. Each turn is a long poll of the
+    /// dead-letter queue.
+    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let until = Instant::now() + SOON;
+        while !holds().await {
+            assert!(Instant::now() < until, "not soon: {what}");
+            let poll = self.aws.sqs_client().receive_message().queue_url(&self.dead).wait_time_seconds(1).send().await;
+            assert_eq!(poll.expect("a poll").messages.unwrap_or_default(), [], "dead-lettered");
+        }
+    }
+
+    /// The status of every record, by its idempotency key.
+    pub(crate) async fn statuses(&self) -> BTreeMap<String, String> {
+        let scan = self.aws.dynamodb().scan().table_name("leasehold").consistent_read(true).send().await;
+        let text =
+            |value: Option<&AttributeValue>| value.and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
+        let items = scan.expect("a scan").items.unwrap_or_default();
+        items.iter().map(|item| (text(item.get("pk")), text(item.get("status")))).collect()
+    }
+
+    /// A named pipe in the folder, and the test's end of it to read from.
+    pub(crate) fn pipe(&self, name: &str) -> Pipe {
+        let path = self.path(name);
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
+        assert!(made.success());
+        Pipe(pipe::OpenOptions::new().open_receiver(path).expect("a pipe"))
+    }
+}
+
+/// The reading end of a named pipe. It ends when all processes that had it open are gone.
+pub(crate) struct Pipe(pipe::Receiver);
+
+impl Pipe {
+    /// Waits for one byte.
+    pub(crate) async fn is_written_to(&mut self) {
+        timeout(SOON, self.0.read_u8()).await.expect("is written soon").expect("is written");
+    }
+
+    /// Waits until nobody has it open any more.
+    pub(crate) async fn is_let_go(&mut self) {
+        timeout(SOON, self.0.read_to_end(&mut Vec::new())).await.expect("nobody is left soon").expect("can be read");
+    }
+}
+
+fn sdk(endpoint: &str) -> SdkConfig {
+    let credentials = Credentials::new("test", "test", None, None, "test");
+    SdkConfig::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .endpoint_url(endpoint)
+        .build()
+}

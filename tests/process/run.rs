@@ -1,0 +1,53 @@
+//! A queue is drained by a program.
+
+use std::{collections::BTreeSet, fs, os::unix::fs::symlink};
+
+use crate::{bench::Bench, worker::report};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t1_a_program_drains_a_queue_and_its_duplicates_once() {
+    let bench = Bench::new().await;
+    bench.send(0..20).await;
+    bench.send(0..20).await;
+    let mut worker = bench.settings("$bank; exit 0").start();
+    worker.says_times("\"deleted\"", 40).await;
+    assert_eq!(worker.stops().await.clean_report(), report([("done", 20), ("suppressed", 20)]));
+    assert_eq!(bench.calls().iter().collect::<BTreeSet<_>>().len(), 20);
+    assert_eq!((bench.calls().len(), bench.effects().len(), bench.messages().await), (20, 20, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_gets_the_environment_without_settings_and_credentials() {
+    let bench = Bench::new().await;
+    bench.send(["a"]).await;
+    let settings = bench.settings("env | sort > told; exit 0");
+    let mut worker = settings.set("AWS_SESSION_TOKEN", "test").set("OWN", "kept").start();
+    worker.says("\"deleted\"").await;
+    worker.stops().await.clean_report();
+    let told = fs::read_to_string(bench.path("told")).expect("was written");
+    let names: BTreeSet<_> = told.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    for kept in ["AWS_REGION", "OWN", "PATH"] {
+        assert!(names.contains(kept), "{kept} in {told}");
+    }
+    let ours: Vec<_> = names.iter().filter(|name| name.starts_with("LEASEHOLD_")).copied().collect();
+    let facts = ["ATTEMPT", "DEADLINE", "FENCE", "IDEMPOTENCY_KEY", "MESSAGE_ID", "RECEIVE_COUNT"];
+    assert_eq!(ours, facts.map(|fact| format!("LEASEHOLD_{fact}")));
+    assert!(!names.iter().any(|name| name.contains("KEY_ID") || name.contains("SECRET") || name.contains("TOKEN")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_missing_burns_nothing_and_work_goes_on_when_it_appears() {
+    let bench = Bench::new().await;
+    bench.send(0..3).await;
+    let program = bench.path("handle");
+    let settings = bench.settings("$bank; exit 0");
+    let handler = format!("exec:{} {}", program.display(), bench.path("handle.sh").display());
+    let mut worker = settings.set("LEASEHOLD_JOBS_HANDLER", handler).set("LEASEHOLD_BACKOFF", "1s..2s").start();
+    worker.says("still away").await;
+    assert!(bench.effects().is_empty());
+    symlink("/bin/sh", &program).expect("is linked");
+    worker.says_times("\"deleted\"", 3).await;
+    let report = worker.stops().await.clean_report();
+    assert_eq!((report.get("done"), report.get("failed")), (Some(&3), None));
+    assert!(bench.calls().iter().all(|call| call.ends_with(" 1")), "no attempt was used: {:?}", bench.calls());
+}

@@ -1,0 +1,58 @@
+//! Signals: a worker that is told to stop finishes what it can, gives the rest back, and is gone in time.
+
+use std::{fs, time::Duration};
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use crate::{bench::Bench, worker::report};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_sigterm_lets_a_handler_finish_and_its_message_go() {
+    let bench = Bench::new().await;
+    let mut begun = bench.pipe("begun");
+    let _ = bench.pipe("go");
+    bench.send(["a"]).await;
+    let mut worker = bench.settings("echo >begun; read -r _ <go; $bank; exit 0").start();
+    begun.is_written_to().await;
+    worker.signal(Signal::TERM);
+    worker.says("draining").await;
+    assert!(bench.effects().is_empty(), "it still runs");
+    fs::write(bench.path("go"), "\n").expect("is written");
+    assert_eq!(worker.ends().await.clean_report(), report([("done", 1)]));
+    assert_eq!((bench.effects().len(), bench.messages().await), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d2_a_handler_longer_than_the_drain_is_killed_and_given_back() {
+    let bench = Bench::new().await;
+    let mut begun = bench.pipe("begun");
+    bench.send(["a"]).await;
+    let settings = bench.settings("exec 3>begun; trap '' TERM; sleep 300 & echo >&3; wait; sleep 300");
+    let settings = settings.set("LEASEHOLD_CANCEL_GRACE", "500ms").set("LEASEHOLD_DRAIN_TIMEOUT", "4s");
+    let worker = settings.start();
+    begun.is_written_to().await;
+    let told = Instant::now();
+    assert_eq!(worker.stops().await.clean_report(), report([("released", 1)]));
+    assert!(told.elapsed() < Duration::from_secs(4), "{:?}", told.elapsed());
+    begun.is_let_go().await;
+    assert_eq!(bench.statuses().await.into_values().collect::<Vec<_>>(), ["RELEASED"]);
+    assert_eq!(bench.receives_of_the_message().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_a_second_signal_does_not_wait_for_handlers() {
+    let bench = Bench::new().await;
+    let mut begun = bench.pipe("begun");
+    bench.send(["a"]).await;
+    let mut worker = bench.settings("exec 3>begun; echo >&3; exec sleep 300").start();
+    begun.is_written_to().await;
+    worker.signal(Signal::TERM);
+    worker.says("draining").await;
+    let told = Instant::now();
+    worker.signal(Signal::INT);
+    assert_eq!(worker.ends().await.clean_report(), report([("released", 1)]));
+    assert!(told.elapsed() < Duration::from_secs(15), "the drain has 25 s: {:?}", told.elapsed());
+    begun.is_let_go().await;
+    assert_eq!(bench.receives_of_the_message().await, 2);
+}

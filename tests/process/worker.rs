@@ -1,0 +1,170 @@
+//! One `leasehold run` process: its variables, its signals, what it says, and how it ends.
+
+use std::{collections::BTreeMap, path::Path, process::Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
+    process::{Child, Command},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::bench::SOON;
+
+/// What a worker process is started with. Nothing else of the test's own environment reaches it, but `PATH`.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    folder: std::path::PathBuf,
+    variables: BTreeMap<String, String>,
+    args: Vec<String>,
+}
+
+impl Settings {
+    /// An account at that endpoint, and nothing of Leasehold's own.
+    pub(crate) fn new(endpoint: &str, folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), variables: BTreeMap::new(), args: Vec::new() }
+            .set("AWS_ENDPOINT_URL", endpoint)
+            .set("AWS_REGION", "us-east-1")
+            .set("AWS_ACCESS_KEY_ID", "test")
+            .set("AWS_SECRET_ACCESS_KEY", "test")
+            .set("AWS_EC2_METADATA_DISABLED", "true")
+            .set("PATH", "/usr/local/bin:/usr/bin:/bin")
+    }
+
+    pub(crate) fn set(mut self, variable: &str, value: impl Into<String>) -> Self {
+        self.variables.insert(variable.to_owned(), value.into());
+        self
+    }
+
+    pub(crate) fn unset(mut self, variable: &str) -> Self {
+        self.variables.remove(variable);
+        self
+    }
+
+    /// With an argument after `leasehold run`.
+    pub(crate) fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.to_owned());
+        self
+    }
+
+    pub(crate) fn start(&self) -> Worker {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+            .arg("run")
+            .args(&self.args)
+            .env_clear()
+            .envs(&self.variables)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a process");
+        let mut reading = JoinSet::new();
+        let (said, lines) = unbounded_channel();
+        reading.spawn(read_lines(child.stdout.take().expect("a pipe"), said));
+        let mut errors = child.stderr.take().expect("a pipe");
+        let mut stderr = JoinSet::new();
+        stderr.spawn(async move {
+            let mut text = String::new();
+            errors.read_to_string(&mut text).await.expect("can be read");
+            text
+        });
+        Worker { child, lines, seen: Vec::new(), _reading: reading, stderr }
+    }
+}
+
+async fn read_lines(pipe: impl AsyncRead + Unpin, said: UnboundedSender<String>) {
+    let mut lines = BufReader::new(pipe).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        // Nobody listens to a worker that was dropped.
+        let _ = said.send(line);
+    }
+}
+
+/// A running worker. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    lines: UnboundedReceiver<String>,
+    seen: Vec<String>,
+    /// Reads all the time, so that a worker with much to say never stands still.
+    _reading: JoinSet<()>,
+    stderr: JoinSet<String>,
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    /// All lines of its log.
+    pub(crate) log: Vec<String>,
+    pub(crate) stderr: String,
+}
+
+impl Worker {
+    pub(crate) async fn says(&mut self, text: &str) {
+        self.says_times(text, 1).await;
+    }
+
+    /// Waits for that many more lines of the log with this text.
+    pub(crate) async fn says_times(&mut self, text: &str, mut times: usize) {
+        while times > 0 {
+            let line = timeout(SOON, self.lines.recv()).await;
+            let Ok(Some(line)) = line else {
+                let _ = self.child.start_kill();
+                let stderr = self.stderr.join_next().await;
+                panic!("{text:?} was not said {times} times more, but:\n{}\n{stderr:?}", self.seen.join("\n"))
+            };
+            times -= usize::from(line.contains(text));
+            self.seen.push(line);
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).expect("it runs");
+        kill_process(id, signal).expect("is sent");
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ends(mut self) -> Ended {
+        let status = timeout(SOON, self.child.wait()).await.expect("ends soon").expect("a status");
+        while let Some(line) = self.lines.recv().await {
+            self.seen.push(line);
+        }
+        let stderr = self.stderr.join_next().await.expect("spawned").expect("is read");
+        Ended { code: status.code(), log: self.seen, stderr }
+    }
+
+    /// Tells it to stop, and waits for its end.
+    pub(crate) async fn stops(self) -> Ended {
+        self.signal(Signal::TERM);
+        self.ends().await
+    }
+}
+
+impl Ended {
+    /// The numbers of the stop report, which must be the last line, by name; those that are zero are left out.
+    pub(crate) fn report(&self) -> BTreeMap<String, u64> {
+        let last = self.log.last().unwrap_or_else(|| panic!("no log: {}", self.stderr));
+        let line: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{last}: {error}"));
+        assert_eq!(line["message"], "stopped", "{last}");
+        let fields = line.as_object().expect("an object").iter();
+        fields.filter_map(|(name, value)| Some((name.clone(), value.as_u64().filter(|count| *count > 0)?))).collect()
+    }
+
+    /// As [`report`](Self::report), of a worker that ended well.
+    pub(crate) fn clean_report(&self) -> BTreeMap<String, u64> {
+        assert_eq!(self.code, Some(0), "{}\n{}", self.stderr, self.log.join("\n"));
+        assert_eq!(self.stderr, "");
+        self.report()
+    }
+}
+
+/// A report to compare with.
+pub(crate) fn report<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    counts.map(|(name, count)| (name.to_owned(), count)).into()
+}

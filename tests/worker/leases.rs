@@ -1,0 +1,170 @@
+//! Both leases, and what happens when one of them ends (rules L1 to L10).
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
+
+use leasehold::{
+    CancelCause, Handler, HandlerResult, JobContext, Raw, Shutdown,
+    guard::{Pk, Status},
+    handler,
+    testing::{Failure, Fault, TestBed},
+};
+use tokio::{sync::Notify, time::sleep};
+
+use crate::bench::{Book, worker};
+
+fn bed() -> (TestBed, Book) {
+    (TestBed::new(&["jobs"]), Book::new())
+}
+
+fn after(secs: u64) -> Shutdown {
+    Shutdown::when(sleep(Duration::from_secs(secs)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_a_handler_inside_its_lease_costs_two_writes_and_no_beat() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":14000}"#);
+    worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!(bed.guard.calls().into_iter().collect::<Vec<_>>(), [("claim", 1), ("confirm", 1), ("facts", 1)]);
+    assert!(!bed.queue("jobs").calls().contains_key("change_visibility"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_a_long_handler_keeps_its_message_and_its_claim_and_runs_once() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":3600000}"#);
+    let report = worker(&bed, &book, &[("LEASEHOLD_HANDLER_TIMEOUT", "2h")]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, book.runs("a").len()), (1, 1));
+    let beats = bed.queue("jobs").calls()["change_visibility"].calls;
+    assert!((190..=260).contains(&beats), "one each 15 to 18 s of an hour: {beats}");
+    assert_eq!(bed.queue("jobs").calls()["receive"].entries, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_beats_that_fail_are_tried_again_inside_what_remains() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":60000}"#);
+    for _ in 0..3 {
+        bed.queue_faults("jobs").next("change_visibility", Fault::Fail(Failure::Throttled));
+        bed.guard_faults.next("renew", Fault::Fail(Failure::Throttled));
+    }
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, book.runs("a").len()), (1, 1));
+    assert_eq!(bed.queue("jobs").calls()["receive"].entries, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l1_with_a_guard_a_lost_delivery_does_not_stop_the_run_and_the_next_delivery_finds_done() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":60000}"#);
+    bed.queue_faults("jobs").always("change_visibility", Fault::Fail(Failure::HandleLost));
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!(book.completed()["a"], 1);
+    assert_eq!((report.done, book.runs("a").len()), (1, 1));
+    assert!(bed.queue("jobs").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l1_a_claim_that_cannot_be_renewed_cancels_the_run_before_another_may_begin() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":100000}"#);
+    bed.guard_faults.always("renew", Fault::Fail(Failure::Throttled));
+    worker(&bed, &book, &[]).run(after(40)).await.unwrap();
+    let run = &book.runs("a")[0];
+    assert_eq!(run.cancelled, Some(CancelCause::LeaseLost));
+    let record = bed.guard.history().into_iter().find(|(what, _)| *what == "release").unwrap().1;
+    assert_eq!((record.status, record.failures), (Status::Released, 0), "interrupted is written, and not counted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l2_without_a_guard_a_lost_delivery_cancels_the_run() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":100000}"#);
+    bed.queue_faults("jobs").always("change_visibility", Fault::Fail(Failure::HandleLost));
+    worker(&bed, &book, &[("LEASEHOLD_GUARD", "none")]).run(after(25)).await.unwrap();
+    assert_eq!(book.runs("a")[0].cancelled, Some(CancelCause::LeaseLost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l6_no_visibility_change_is_sent_after_the_lease_has_ended() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":40000,"first":["fail"]}"#);
+    bed.queue_faults("jobs").always("change_visibility", Fault::Fail(Failure::Throttled));
+    worker(&bed, &book, &[]).run(after(45)).await.unwrap();
+    assert_eq!(book.completed()["a"], 1);
+    let tried = bed.queue_faults("jobs").log().iter().filter(|call| call.operation == "change_visibility").count();
+    assert!((3..=20).contains(&tried), "beats inside the lease, and no delay after its end: {tried}");
+    assert!(!bed.queue("jobs").calls().contains_key("change_visibility"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l7_beats_stop_short_of_twelve_hours_and_the_run_goes_on_under_its_claim() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":46800000}"#);
+    let vars = [("LEASEHOLD_HANDLER_TIMEOUT", "20h"), ("LEASEHOLD_VISIBILITY_TIMEOUT", "10m")];
+    let report = worker(&bed, &book, &vars).run(bed.until_idle()).await.unwrap();
+    assert_eq!((book.completed()["a"], book.runs("a").len()), (1, 1));
+    assert_eq!(report.done + report.suppressed, 2 - u64::from(report.suppressed == 0));
+    assert!(bed.queue("jobs").is_empty());
+}
+
+/// A handler that blocks its thread until it is let go, whatever its cancellation says.
+struct Stubborn {
+    began: Arc<Notify>,
+    gate: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Handler for Stubborn {
+    type Payload = Raw;
+    async fn handle(&self, _: &Raw, _: &JobContext) -> HandlerResult {
+        self.began.notify_one();
+        let _ = self.gate.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l8_a_thread_that_ignores_its_cancellation_keeps_its_slot_and_its_key_comes_back_to_nobody() {
+    let bed = TestBed::new(&["jobs"]);
+    bed.send("jobs", "a");
+    let began = Arc::new(Notify::new());
+    let (let_go, gate) = mpsc::channel();
+    let stubborn = Stubborn { began: began.clone(), gate: Mutex::new(gate) };
+    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_HANDLER_TIMEOUT", "10s"), ("LEASEHOLD_CONCURRENCY", "2")];
+    let worker = bed.worker(&vars).queue("jobs", stubborn.key(|message| message.0.body.clone()).blocking());
+    let shutdown = Shutdown::new();
+    let story = async {
+        began.notified().await;
+        // A thread that blocks keeps paused time from moving by itself.
+        for _ in 0..600 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let claims = bed.guard.history().iter().filter(|(what, _)| ["claim", "take_over"].contains(what)).count();
+        let record = bed.guard.record(&Pk("jobs#a".into())).unwrap();
+        drop(let_go);
+        shutdown.drain();
+        (claims, record)
+    };
+    let (report, (claims, record)) = tokio::join!(worker.run(shutdown.clone()), story);
+    assert_eq!(claims, 1, "its key is not claimed again while the thread runs");
+    assert_eq!((record.status, record.failures), (Status::Released, 1), "a timeout counts");
+    assert!(record.not_before > Some(record.updated_at), "and nobody may run it before its lease is over");
+    assert_eq!(report.unwrap().done, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l8_more_time_can_be_asked_for() {
+    let bed = TestBed::new(&["jobs"]);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let long = handler(async |_: &Raw, cx: &JobContext| -> HandlerResult {
+        cx.extend_deadline(Duration::from_secs(600));
+        sleep(Duration::from_secs(800)).await;
+        Ok(())
+    });
+    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id")];
+    let report = bed.worker(&vars).queue("jobs", long).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, report.failed), (1, 0));
+}

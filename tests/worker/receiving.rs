@@ -1,0 +1,133 @@
+//! Taking messages: as many as there are slots for, and no more (rules R1 to R4).
+
+use std::time::Duration;
+
+use leasehold::{
+    Shutdown,
+    guard::Status,
+    testing::{Failure, Fault, TestBed},
+};
+use tokio::time::sleep;
+
+use crate::bench::{Book, worker};
+
+fn bed() -> (TestBed, Book) {
+    (TestBed::new(&["jobs"]), Book::new())
+}
+
+fn after(secs: u64) -> Shutdown {
+    Shutdown::when(sleep(Duration::from_secs(secs)))
+}
+
+fn send(bed: &TestBed, count: usize, millis: u64) {
+    for id in 0..count {
+        bed.send("jobs", format!(r#"{{"id":"{id}","millis":{millis}}}"#));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r1_no_more_is_received_than_there_are_slots_for() {
+    let (bed, book) = bed();
+    send(&bed, 40, 1_000_000);
+    let look = {
+        let queue = bed.queue("jobs");
+        async move {
+            sleep(Duration::from_secs(100)).await;
+            queue.in_flight()
+        }
+    };
+    let vars = [("LEASEHOLD_CONCURRENCY", "7"), ("LEASEHOLD_HANDLER_TIMEOUT", "1h")];
+    let (_, in_flight) = tokio::join!(worker(&bed, &book, &vars).run(after(110)), look);
+    assert_eq!(in_flight, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r1_one_slow_handler_does_not_stop_polling_while_slots_are_free() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"slow","millis":200000}"#);
+    send(&bed, 50, 100);
+    let look = {
+        let book = book.clone();
+        async move {
+            sleep(Duration::from_secs(60)).await;
+            book.completed().len()
+        }
+    };
+    let vars = [("LEASEHOLD_CONCURRENCY", "2")];
+    let (_, completed) = tokio::join!(worker(&bed, &book, &vars).run(bed.until_idle()), look);
+    assert_eq!(completed, 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r1_at_saturation_messages_are_not_asked_for_one_at_a_time() {
+    let (bed, book) = bed();
+    send(&bed, 400, 250);
+    worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "10")]).run(bed.until_idle()).await.unwrap();
+    let receives = bed.queue("jobs").calls()["receive"];
+    assert!(receives.calls <= 400 / 5 + 10, "{receives:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_batches_cost_two_writes_and_a_tenth_of_a_receive_for_each_message() {
+    let (bed, book) = bed();
+    send(&bed, 1000, 0);
+    worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "20")]).run(bed.until_idle()).await.unwrap();
+    let receives = bed.queue("jobs").calls()["receive"];
+    assert!(receives.calls <= 105, "{receives:?}");
+    let writes: u64 = bed.guard.calls().iter().filter(|(what, _)| **what != "facts").map(|(_, calls)| calls).sum();
+    assert_eq!(writes, 2000);
+    assert!(!bed.queue("jobs").calls().contains_key("change_visibility"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r2_a_delivery_whose_lease_is_over_on_arrival_is_not_run() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    bed.queue_faults("jobs").next("receive", Fault::DelayReply(Duration::from_secs(40)));
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.left, report.done), (1, 1));
+    assert_eq!(book.runs("a").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_failed_polls_back_off_never_end_the_worker_and_heal() {
+    let failures = [Failure::Denied, Failure::Missing, Failure::Unavailable, Failure::Throttled, Failure::NoAnswer];
+    for failure in failures {
+        let (bed, book) = bed();
+        bed.send("jobs", r#"{"id":"a"}"#);
+        let faults = bed.queue_faults("jobs");
+        faults.always("receive", Fault::Fail(failure));
+        let healing = {
+            let faults = faults.clone();
+            async move {
+                sleep(Duration::from_secs(3600)).await;
+                faults.clear();
+                faults.calls()["receive"]
+            }
+        };
+        let (report, polls) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), healing);
+        assert_eq!(report.unwrap().done, 1, "{failure:?}");
+        assert!((200..=2000).contains(&polls), "{failure:?}: {polls} polls by two pollers in an hour");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_poll_that_never_answers_does_not_stop_the_others() {
+    let (bed, book) = bed();
+    bed.queue_faults("jobs").next("receive", Fault::Hang);
+    send(&bed, 30, 0);
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!(report.done, 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_one_message_whose_calls_all_fail_harms_no_other() {
+    let (bed, book) = bed();
+    send(&bed, 10, 40_000);
+    bed.guard_faults.decide_with(|call| {
+        (call.subject == "jobs#3" && call.operation == "renew").then_some(Fault::Fail(Failure::Unavailable))
+    });
+    worker(&bed, &book, &[]).run(after(45)).await.unwrap();
+    let done = bed.guard.records().into_iter().filter(|record| record.status == Status::Done).count();
+    assert_eq!(done, 9);
+}
