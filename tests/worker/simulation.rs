@@ -16,6 +16,13 @@
 //! A seed that breaks one prints itself and its trace. To replay: `SEED=123 cargo test --all-features --test worker
 //! simulation::one_seed -- --nocapture`.
 
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests, which clippy takes for production code here; a trace is for whoever runs them"
+)]
+
 mod bank;
 mod handler;
 mod life;

@@ -266,7 +266,7 @@ impl Promise {
             // No program can look at its lease and begin in one instant: it may be suspended between the two.
             _ if self.state().wakes_at == Some(self.trace.now()) => {}
             other => {
-                self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}"))
+                self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}"));
             }
         }
         let mut state = self.state();

@@ -96,7 +96,8 @@ impl World {
         self.settled().await;
         self.finish.cancel();
         lives.join_all().await;
-        for faults in self.faults.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let faults = std::mem::take(&mut *self.faults.lock().unwrap_or_else(PoisonError::into_inner));
+        for faults in faults {
             faults.landed().await;
             faults.clear();
         }
