@@ -1,5 +1,6 @@
 //! The worker on queues and a guard in memory, with a paused clock. Each test carries the number of the rule it proves.
 
+mod api;
 mod bench;
 mod guarding;
 mod lanes;
