@@ -62,3 +62,8 @@ pub use worker::{StopReport, Worker, WorkerError};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
+
+/// What must not compile, each beside what does.
+#[cfg(doctest)]
+#[doc = include_str!("../tests/rejected.md")]
+mod rejected {}
