@@ -15,7 +15,6 @@ impl Worker {
     }
 
     /// Works on these of the configured queues only. A name that is none of them is a problem.
-    #[must_use]
     pub fn only(mut self, names: &[String]) -> Self {
         let Ok(config) = &mut self.config else { return self };
         let unknown: Vec<_> = names.iter().filter(|name| !config.queues.contains_key(*name)).collect();
@@ -32,7 +31,6 @@ impl Worker {
 
     /// Gives each queue that has no handler the one that its setting `HANDLER` names.
     #[cfg(unix)]
-    #[must_use]
     pub fn configured_handlers(mut self) -> Self {
         let Ok(config) = &self.config else { return self };
         for (name, queue) in &config.queues {
