@@ -5,11 +5,9 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::{
-    clock::Millis,
-    lease::Lease,
-    settle::dead_letter::{self, Note},
-};
+use crate::{clock::Millis, lease::Lease, settle::dead_letter};
+
+pub use dead_letter::{ATTRIBUTE as DEAD_LETTER_ATTRIBUTE, Note};
 
 /// What was received, before it is decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

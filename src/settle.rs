@@ -16,7 +16,7 @@ use crate::{
 
 use dead_letter::{DeadLetter, DeadLetters};
 
-pub mod dead_letter;
+pub(crate) mod dead_letter;
 
 /// What is to be done with a delivery.
 #[derive(Debug)]

@@ -13,7 +13,6 @@ impl Worker {
     }
 
     /// Works on these of the configured queues only. A name that is none of them is a problem.
-    #[must_use]
     pub fn only(mut self, names: &[String]) -> Self {
         let Ok(config) = &mut self.config else { return self };
         let unknown: Vec<_> = names.iter().filter(|name| !config.queues.contains_key(*name)).collect();

@@ -5,6 +5,7 @@
     reason = "helpers of tests, which clippy takes for production code here"
 )]
 
+mod api;
 mod bench;
 mod guarding;
 mod lanes;
