@@ -10,9 +10,8 @@ use fastrand::Rng;
 use leasehold::{
     clock::Clock,
     guard::{Change, Guard, GuardError, Pk, Status, Written, memory::MemoryGuard},
-    message::{Attribute, Message},
+    message::{Attribute, DEAD_LETTER_ATTRIBUTE, Message},
     queue::{Outgoing, Queue, Receive},
-    settle::dead_letter::ATTRIBUTE,
     testing::{Faults, MemoryBroker, MemoryQueueSettings},
 };
 use tokio::{runtime, task::JoinSet, time::sleep};
@@ -58,13 +57,6 @@ pub(crate) fn run(seed: u64, unconditional_confirm: bool) -> Outcome {
     })
 }
 
-impl Plan {
-    /// Whether all machines stand still at some time, beside everything that is timed.
-    pub(crate) fn suspends(&self) -> bool {
-        self.meddling.iter().any(|(_, meddling)| matches!(meddling, Meddling::Suspend(_)))
-    }
-}
-
 impl World {
     fn new(plan: Plan, unconditional_confirm: bool) -> Self {
         let (plan, trace, guard) = (Arc::new(plan), Arc::new(Trace::new()), MemoryGuard::default());
@@ -103,7 +95,8 @@ impl World {
         self.settled().await;
         self.finish.cancel();
         lives.join_all().await;
-        for faults in self.faults.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let faults = std::mem::take(&mut *self.faults.lock().unwrap_or_else(PoisonError::into_inner));
+        for faults in faults {
             faults.landed().await;
             faults.clear();
         }
@@ -190,7 +183,7 @@ impl World {
                 let mut copy = Outgoing::from(&message);
                 if let Some(note) = &message.dead_letter {
                     let json = serde_json::to_string(note).expect("a note is JSON");
-                    copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
+                    copy.attributes.insert(DEAD_LETTER_ATTRIBUTE.to_owned(), Attribute::text(json));
                 }
                 match chance.u8(0..3) {
                     0 => continue,

@@ -200,7 +200,7 @@ mod tests {
     use leasehold::{
         clock::{Millis, Seconds},
         guard::{Failure, Fence, Owner, Source, Step, StepState},
-        settle::dead_letter::Note,
+        message::Note,
     };
 
     use super::*;
