@@ -37,6 +37,7 @@ mod poll;
 
 /// A worker being built. Nothing is checked and nothing is called before [`run`](Self::run), which tells every problem at
 /// once.
+#[must_use = "a worker does nothing until it is run"]
 pub struct Worker {
     config: Result<Config, Vec<Problem>>,
     warnings: Vec<Warning>,
@@ -48,20 +49,19 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that is configured by the environment: `LEASEHOLD_*`, and for AWS the SDK's own variables.
-    #[must_use]
+    /// A worker that is configured by the environment, which is read now: [`LEASEHOLD_*`](crate#configuration), and for
+    /// AWS the SDK's own variables.
     pub fn from_env() -> Self {
         Self::configured(Config::from_env())
     }
 
-    /// As [`from_env`](Self::from_env), with variables of your own.
-    #[must_use]
+    /// As [`from_env`](Self::from_env), with these instead of the environment's `LEASEHOLD_*`.
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Self {
         Self::configured(Config::from_vars(vars))
     }
 
-    /// A worker that is configured in code.
-    #[must_use]
+    /// A worker that is configured in code. AWS is found by the SDK's own variables, unless [`aws`](Self::aws) says
+    /// otherwise.
     pub fn new(config: Config) -> Self {
         Self::configured(Ok((config, Vec::new())))
     }
@@ -82,8 +82,8 @@ impl Worker {
         }
     }
 
-    /// Gives a configured queue its handler.
-    #[must_use]
+    /// Gives a queue its handler. `name` is one that the configuration has: every queue there needs one handler, and a
+    /// handler needs its queue.
     pub fn queue(mut self, name: impl Into<String>, handler: impl Handler) -> Self {
         let name = name.into();
         if self.handlers.insert(name.clone(), Arc::new(handler)).is_some() {
@@ -94,27 +94,28 @@ impl Worker {
     }
 
     /// Uses this SDK configuration instead of the one from the environment: credentials, region, endpoint.
-    #[must_use]
     pub fn aws(mut self, config: &aws_config::SdkConfig) -> Self {
         self.aws = Some(config.clone());
         self
     }
 
     /// Uses other queues and another guard than AWS's: those of the [test kit](crate::testing), or your own.
-    #[must_use]
     pub fn adapters(mut self, broker: Arc<dyn Broker>, guard: Arc<dyn Guard>) -> Self {
         self.adapters = Some((broker, guard));
         self
     }
 
     /// Uses another clock than the machine's. For tests.
-    #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
     /// Works until told to stop, then drains, and is gone before `DRAIN_TIMEOUT`.
+    ///
+    /// The first stage of `shutdown` drains: nothing new is received, and what runs may go on for `DRAIN_TIMEOUT` less
+    /// `CANCEL_GRACE` and [`DRAIN_RESERVE`](crate::config::DRAIN_RESERVE). Then, or at the second stage, handlers are
+    /// cancelled, and their messages given back. No call to AWS is made after this has returned.
     ///
     /// # Errors
     /// The configuration is wrong, or AWS could not be reached within `START_TIMEOUT`. While running, no trouble with AWS
@@ -262,6 +263,12 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
     }
     checked.halt.cancel();
     let last = (Instant::now() + checked.cancel_grace + DRAIN_RESERVE).min(gone_by);
+    if timeout_at(last - DRAIN_RESERVE, ended(queues)).await.is_ok() {
+        return;
+    }
+    // Nor are polls waited for now. One that is still parked may be handed what is given back, which costs that message a
+    // receive; but then it has ended, and gives the message back in its turn.
+    checked.halls.iter().for_each(|hall| hall.polled.cancel());
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
         queues.shutdown().await;

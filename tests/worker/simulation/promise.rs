@@ -14,8 +14,8 @@ use leasehold::{
     clock::{Clock, Millis},
     guard::{Change, Fence, Owner, Pk, Record, Status, StepState, TakeOver, TakeOverKind, memory::MemoryGuard},
     key::FingerprintSource,
+    message::{DEAD_LETTER_ATTRIBUTE, Note},
     queue::Outgoing,
-    settle::dead_letter::{ATTRIBUTE, Note},
 };
 
 use super::{
@@ -310,7 +310,7 @@ impl Promise {
 
 /// The note in a copy, if it carries one.
 fn note_of(copy: &Outgoing) -> Option<Note> {
-    match &copy.attributes.get(ATTRIBUTE)?.value {
+    match &copy.attributes.get(DEAD_LETTER_ATTRIBUTE)?.value {
         leasehold::message::AttributeValue::Text(json) => serde_json::from_str(json).ok(),
         leasehold::message::AttributeValue::Binary(_) => None,
     }

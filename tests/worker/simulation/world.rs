@@ -11,9 +11,8 @@ use fastrand::Rng;
 use leasehold::{
     clock::Clock,
     guard::{Change, Guard, GuardError, Pk, Status, Written, memory::MemoryGuard},
-    message::{Attribute, Message},
+    message::{Attribute, DEAD_LETTER_ATTRIBUTE, Message},
     queue::{Outgoing, Queue, Receive},
-    settle::dead_letter::ATTRIBUTE,
     testing::{Faults, MemoryBroker, MemoryQueueSettings},
 };
 use tokio::{runtime, task::JoinSet, time::sleep};
@@ -207,7 +206,7 @@ impl World {
                 let mut copy = Outgoing::from(&message);
                 if let Some(note) = &message.dead_letter {
                     let json = serde_json::to_string(note).expect("a note is JSON");
-                    copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
+                    copy.attributes.insert(DEAD_LETTER_ATTRIBUTE.to_owned(), Attribute::text(json));
                 }
                 match chance.u8(0..3) {
                     0 => continue,
