@@ -28,7 +28,7 @@ use super::{
 };
 
 /// How long after the storm everything must be settled.
-const PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 #[derive(Debug)]
 pub(crate) struct World {
