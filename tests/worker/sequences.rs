@@ -153,6 +153,18 @@ async fn g1_a_renewal_that_lands_between_look_and_takeover_is_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l1_a_claim_that_is_answered_after_its_lease_starts_nothing() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":1000}"#);
+    let (late, [_, _, guard]) = apart(&bed, &book, &[]);
+    guard.next("claim", Fault::DelayReply(40 * SECOND));
+    late.run(bed.until_idle()).await.unwrap();
+    let runs = book.runs("a");
+    assert_eq!((runs.len(), runs[0].cancelled), (1, None), "{runs:?}");
+    assert_eq!(record(&bed, "a").takeovers, 0, "it was given back");
+}
+
+#[tokio::test(start_paused = true)]
 async fn t6_the_last_receive_waits_in_place_while_the_guard_throttles() {
     let (bed, book) = (TestBed::new(&[]), Book::new());
     bed.add("jobs", 1);

@@ -14,7 +14,7 @@
 //! 8. Drains end in time, and leave nothing behind.
 //!
 //! A seed that breaks one prints itself and its trace. To replay: `SEED=123 cargo test --all-features --test worker
-//! simulation::one_seed -- --nocapture`.
+//! simulation::one_seed -- --nocapture`. For other seeds: `SEEDS=10000 SEED_START=random`, or any number.
 
 #![expect(
     clippy::expect_used,
@@ -70,8 +70,10 @@ const MUST_MEET: [&str; 20] = [
 ];
 
 #[expect(clippy::disallowed_methods, reason = "which seeds are run is asked for on the command line of a test")]
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+fn asked(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    // Small enough to be read and typed again.
+    if text == "random" { Some(fastrand::u64(..1 << 32)) } else { Some(text.parse().expect("a number, or random")) }
 }
 
 /// The run of a seed; one that breaks the promise is told with its trace.
@@ -90,9 +92,10 @@ fn checked(seed: u64) -> Result<Written, String> {
 
 #[test]
 fn some_thousand_seeds() {
-    let first = number("SEED_START").unwrap_or(0);
+    let first = asked("SEED_START").unwrap_or(0);
+    let seeds = asked("SEEDS").unwrap_or(SEEDS);
+    println!("{seeds} seeds from {first}");
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
-    let seeds = number("SEEDS").unwrap_or(SEEDS);
     for seed in first..first + seeds {
         match checked(seed) {
             Ok(outcome) => outcome.met.into_iter().for_each(|(what, times)| *met.entry(what).or_default() += times),
@@ -106,7 +109,7 @@ fn some_thousand_seeds() {
 
 #[test]
 fn one_seed() {
-    let seed = number("SEED").unwrap_or(0);
+    let seed = asked("SEED").unwrap_or(0);
     match checked(seed) {
         Ok(outcome) => println!("{}", outcome.lines.join("\n")),
         Err(told) => panic!("{told}"),

@@ -37,7 +37,7 @@ pub(crate) struct Promise {
 pub(super) struct State {
     /// All messages that ever came into the queue, by id.
     pub(super) sent: BTreeMap<String, Sent>,
-    pub(super) copies: Vec<Copy>,
+    pub(super) copies: Vec<Letter>,
     /// Failures that a record says, and until when it said so.
     deaths: BTreeMap<String, Option<Duration>>,
     /// Bodies that the operator has replaced in a dead letter: he answers for them.
@@ -67,7 +67,7 @@ pub(super) struct Sent {
 
 /// A copy that was dead-lettered by a worker.
 #[derive(Debug)]
-pub(super) struct Copy {
+pub(super) struct Letter {
     body: String,
     at: Duration,
     failure_id: Option<String>,
@@ -123,7 +123,7 @@ impl Promise {
     pub(crate) fn copied(&self, copy: &Outgoing) {
         let note = note_of(copy);
         let failure_id = note.map(|note| note.failure_id);
-        let copy = Copy { body: copy.body.clone(), at: self.trace.now(), failure_id };
+        let copy = Letter { body: copy.body.clone(), at: self.trace.now(), failure_id };
         self.state().copies.push(copy);
     }
 

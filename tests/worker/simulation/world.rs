@@ -1,8 +1,9 @@
 //! One world from one seed: queue, table, bank, two workers, a producer and an operator, through a storm into the calm.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, Once, PoisonError},
     time::Duration,
 };
 
@@ -27,7 +28,7 @@ use super::{
 };
 
 /// How long after the storm everything must be settled.
-const PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 #[derive(Debug)]
 pub(crate) struct World {
@@ -47,12 +48,34 @@ pub(crate) struct World {
     faults: Mutex<Vec<Faults>>,
 }
 
+thread_local! {
+    /// Panics of this thread that were not a handler's: those are raised without the hook.
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Counts panics from now on. A task of the worker that panics is noted there, reported, and otherwise survived.
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let told = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.set(PANICS.get() + 1);
+            told(panic);
+        }));
+    });
+    PANICS.set(0);
+}
+
 /// Runs the world of a seed.
 pub(crate) fn run(seed: u64, unconditional_confirm: bool) -> Outcome {
+    count_panics();
     let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let world = Arc::new(World::new(Plan::of(seed), unconditional_confirm));
         world.play().await;
+        if PANICS.get() > 0 {
+            world.trace.violated("invariant 8: something of ours panicked");
+        }
         world.trace.take()
     })
 }
