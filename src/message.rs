@@ -1,6 +1,6 @@
 //! What a queue hands out: the message, and the delivery that owns its receipt handle.
 //!
-//! A [`Message`] is data and may be read by anybody; a [`Delivery`] is the right to settle it, and settling consumes
+//! A [`Message`] is data and may be read by anybody; a `Delivery` is the right to settle it, and settling consumes
 //! it. Nothing here calls a queue.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
