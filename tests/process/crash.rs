@@ -32,16 +32,16 @@ async fn g1_what_a_killed_worker_had_begun_is_taken_over_under_the_same_keys() {
     bench.send(0..20).await;
     // Of the worker that is killed, handlers have their effect and then hang; they end by themselves soon after it.
     let settings =
-        short_leases(bench.settings("$bank; [ -z \"$HANG\" ] && exit 0; exec 3>begun; echo >&3; exec sleep 2"));
+        short_leases(bench.settings("$bank; [ -z \"$HANG\" ] && exit 0; exec 3>begun; echo >&3; exec sleep 4"));
     let doomed = settings.clone().set("HANG", "yes").start();
     for _ in 0..5 {
         begun.is_written_to().await;
     }
+    // Killed while the other starts, for its handlers must not come to their end.
     let mut heir = settings.start();
-    heir.says("\"deleted\"").await;
     doomed.signal(Signal::KILL);
     drop(doomed);
-    heir.says_times("\"deleted\"", 19).await;
+    heir.says_times("\"deleted\"", 20).await;
     let report = heir.stops().await.clean_report();
     assert_eq!(report.get("done"), Some(&20), "{report:?}");
     let repeated = repeated(bench.calls_by_key());
