@@ -29,8 +29,8 @@ check: ## Check format, lints, shell scripts, documentation and licences
 	$(CARGO) clippy $(FEATURES) --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps
 
-simulate: ## Simulate SEEDS=N runs of workers under faults (20000 unless set), from SEED_START
-	SEEDS=$(or $(SEEDS),20000) $(CARGO) test $(FEATURES) --test worker simulation:: -- --nocapture
+simulate: ## Simulate SEEDS=N runs of workers under faults (20000 unless set), from seed SEED_START=N (0)
+	SEEDS=$(or $(SEEDS),20000) $(CARGO) test $(FEATURES) --test worker simulation::some_thousand_seeds -- --nocapture
 
 localstack-up: ## Start LocalStack and deploy infra/queue.yaml into it; prints the environment for a worker
 	@localstack/up

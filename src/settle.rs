@@ -1,6 +1,6 @@
 //! Settlements: what is to be done with a delivery, and doing it.
 //!
-//! A [`Settlement`] is decided elsewhere, by the job or by the worker; here it becomes queue calls. This is the only
+//! A `Settlement` is decided elsewhere, by the job or by the worker; here it becomes queue calls. This is the only
 //! place that deletes, delays or dead-letters. Nothing here changes a claim: of the guard it knows one write, the mark
 //! that a copy has been sent.
 

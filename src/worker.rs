@@ -263,6 +263,12 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
     }
     checked.halt.cancel();
     let last = (Instant::now() + checked.cancel_grace + DRAIN_RESERVE).min(gone_by);
+    if timeout_at(last - DRAIN_RESERVE, ended(queues)).await.is_ok() {
+        return;
+    }
+    // Nor are polls waited for now. One that is still parked may be handed what is given back, which costs that message a
+    // receive; but then it has ended, and gives the message back in its turn.
+    checked.halls.iter().for_each(|hall| hall.polled.cancel());
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
         queues.shutdown().await;

@@ -5,8 +5,9 @@
 
 use std::{
     future::Future,
+    pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,7 +15,7 @@ use std::{
 
 use async_trait::async_trait;
 use tokio::{
-    sync::watch,
+    sync::Notify,
     time::{Instant, sleep_until},
 };
 
@@ -33,7 +34,11 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub(crate) struct Circuit {
     what: String,
     clock: Clock,
-    state: watch::Sender<State>,
+    /// Locked for single looks and changes, never across an await.
+    state: Mutex<State>,
+    /// Wakes those who wait for a change in the order in which they came; a `watch` channel wakes them in a random one,
+    /// and a simulated run must replay.
+    changed: Notify,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,21 +61,43 @@ enum Phase {
 
 impl Circuit {
     pub(crate) fn new(what: impl Into<String>, clock: Clock) -> Self {
-        let (state, _) = watch::channel(State { phase: Phase::Closed, unanswered: 0, openings: 0 });
-        Self { what: what.into(), clock, state }
+        let state = State { phase: Phase::Closed, unanswered: 0, openings: 0 };
+        Self { what: what.into(), clock, state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for a phase. Cancel safe.
+    async fn until(&self, is_it: impl Fn(Phase) -> bool) {
+        loop {
+            // Listens before it looks, so that no change falls between the two.
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if is_it(self.state().phase) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state.borrow().phase, Phase::Open { .. })
+        matches!(self.state().phase, Phase::Open { .. })
     }
 
     pub(crate) fn is_trial(&self) -> bool {
-        self.state.borrow().phase == Phase::Trial
+        self.state().phase == Phase::Trial
     }
 
     /// It works.
     pub(crate) fn succeeded(&self) {
-        let before = self.state.borrow().phase;
+        let before = self.state().phase;
         // An open circuit is closed by its probe alone: a success may be that of a call from before the outage.
         if !matches!(before, Phase::Open { .. }) {
             self.close(before);
@@ -78,11 +105,7 @@ impl Circuit {
     }
 
     fn close(&self, before: Phase) {
-        self.state.send_if_modified(|state| {
-            let changed = state.phase != Phase::Closed || state.unanswered > 0;
-            *state = State { phase: Phase::Closed, unanswered: 0, openings: 0 };
-            changed
-        });
+        self.change(|state| *state = State { phase: Phase::Closed, unanswered: 0, openings: 0 });
         if before != Phase::Closed {
             tracing::info!(circuit = self.what, "back; going on");
         }
@@ -91,7 +114,7 @@ impl Circuit {
     /// Nobody answered a call; several in a row are an outage.
     pub(crate) fn unanswered(&self, cause: &str) {
         let mut outage = false;
-        self.state.send_modify(|state| {
+        self.change(|state| {
             state.unanswered += 1;
             outage = state.unanswered >= UNANSWERED_IN_A_ROW;
         });
@@ -103,15 +126,14 @@ impl Circuit {
     /// It is away. `retry_after` is its own word on when to try again.
     pub(crate) fn open(&self, cause: &str, retry_after: Option<Duration>) {
         let mut opened = None;
-        self.state.send_if_modified(|state| {
+        self.change(|state| {
             if matches!(state.phase, Phase::Open { .. }) {
-                return false;
+                return;
             }
             let pause = self.pause(state.openings).max(retry_after.unwrap_or_default());
             state.openings += 1;
             state.phase = Phase::Open { probe_at: Instant::now() + pause };
             opened = Some(pause);
-            true
         });
         if let Some(pause) = opened {
             tracing::error!(
@@ -130,15 +152,12 @@ impl Circuit {
 
     /// Waits until it is not open. Cancel safe.
     pub(crate) async fn closed(&self) {
-        let mut changes = self.state.subscribe();
-        // The sender lives in `self`, so the wait cannot fail.
-        let _ = changes.wait_for(|state| !matches!(state.phase, Phase::Open { .. })).await;
+        self.until(|phase| !matches!(phase, Phase::Open { .. })).await;
     }
 
     /// Waits until it is not on trial. Cancel safe.
     pub(crate) async fn tried(&self) {
-        let mut changes = self.state.subscribe();
-        let _ = changes.wait_for(|state| state.phase != Phase::Trial).await;
+        self.until(|phase| phase != Phase::Trial).await;
     }
 
     /// Probes whenever it is open, for ever. `proves` says whether a passed probe proves that work will pass; else the
@@ -148,25 +167,20 @@ impl Circuit {
         P: Fn() -> F,
         F: Future<Output = Result<(), String>>,
     {
-        let mut changes = self.state.subscribe();
         loop {
-            let phase = changes.borrow_and_update().phase;
-            let Phase::Open { probe_at } = phase else {
-                if changes.changed().await.is_err() {
-                    return;
-                }
-                continue;
-            };
+            self.until(|phase| matches!(phase, Phase::Open { .. })).await;
+            let phase = self.state().phase;
+            let Phase::Open { probe_at } = phase else { continue };
             sleep_until(probe_at).await;
             match probe().await {
                 Ok(()) if proves => self.close(phase),
                 Ok(()) => {
                     tracing::info!(circuit = self.what, "the probe passed; letting a little through");
-                    self.state.send_modify(|state| state.phase = Phase::Trial);
+                    self.change(|state| state.phase = Phase::Trial);
                 }
                 Err(cause) => {
                     tracing::warn!(circuit = self.what, cause, "still away");
-                    self.state.send_modify(|state| {
+                    self.change(|state| {
                         state.phase = Phase::Open { probe_at: Instant::now() + self.pause(state.openings) };
                         state.openings += 1;
                     });

@@ -306,6 +306,7 @@ fn build(
                     .and_then(|facts| facts.redrive.as_ref())
                     .map(|policy| policy.max_receive_count),
                 slots: Arc::new(Semaphore::new(concurrency)),
+                gathering: tokio::sync::Mutex::default(),
                 places: Arc::new(Semaphore::new(concurrency.div_ceil(2))),
                 tick: Tick::for_leases_of(visibility),
                 intake: Arc::new(Circuit::new(format!("deletes from {name}"), clock.clone())),

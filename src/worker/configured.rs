@@ -1,11 +1,9 @@
-//! What a worker takes from its configuration on request: which of the queues, and the handlers that settings name.
-
-use std::sync::Arc;
+//! What a worker that was given its configuration says of it, and takes of it: some of the queues.
+//!
+//! For whoever must know the configuration before the worker runs, as the command does. Checks nothing but names.
 
 use super::Worker;
 use crate::config::{Config, Problem};
-#[cfg(unix)]
-use crate::{config::HandlerSpec, handler::exec::ExecHandler};
 
 impl Worker {
     /// The configuration, unless something is wrong with it, which [`run`](Self::run) tells.
@@ -28,6 +26,7 @@ impl Worker {
         }));
         self
     }
+<<<<<<< HEAD
 
     /// Gives each queue that has no handler the one that its setting `HANDLER` names.
     #[cfg(unix)]
@@ -39,4 +38,6 @@ impl Worker {
         }
         self
     }
+=======
+>>>>>>> main
 }

@@ -34,6 +34,9 @@ pub(crate) struct Hall {
     pub(crate) max_receive_count: Option<u32>,
     pub(crate) wait_time: Duration,
     pub(crate) slots: Arc<Semaphore>,
+    /// Whose turn it is to gather slots: pollers that gather side by side share out what comes free, and then each asks
+    /// for a few messages where one could ask for ten.
+    pub(crate) gathering: tokio::sync::Mutex<()>,
     /// Places for what waits without a slot: half as many as slots, so that waiters never outnumber runs.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) tick: Tick,

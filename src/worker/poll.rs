@@ -104,6 +104,7 @@ async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
 async fn ready(hall: &Hall) -> Vec<OwnedSemaphorePermit> {
     loop {
         hall.may_receive().await;
+        let _turn = hall.gathering.lock().await;
         let wanted = most(hall);
         let mut slots = Vec::with_capacity(wanted);
         let Ok(first) = Arc::clone(&hall.slots).acquire_owned().await else { return slots };

@@ -68,6 +68,18 @@ async fn r1_at_saturation_messages_are_not_asked_for_one_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r1_pollers_take_turns_so_that_slots_which_come_free_one_by_one_make_full_receives() {
+    let (bed, book) = bed();
+    // Handlers that take from 10 ms to 1 s, so that about eighty slots come free in a second, one at a time.
+    for id in 0..800 {
+        bed.send("jobs", format!(r#"{{"id":"{id}","millis":{}}}"#, 10 + id * 7919 % 991));
+    }
+    worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "40")]).run(bed.until_idle()).await.unwrap();
+    let receives = bed.queue("jobs").calls()["receive"].calls;
+    assert!(receives <= 110, "{receives} receives brought 800 messages");
+}
+
+#[tokio::test(start_paused = true)]
 async fn full_batches_cost_two_writes_and_a_tenth_of_a_receive_for_each_message() {
     let (bed, book) = bed();
     send(&bed, 1000, 0);

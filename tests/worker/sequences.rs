@@ -1,5 +1,11 @@
 //! Sequences of events that have broken workers like this one, each as a test of its own.
 
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "helpers of tests, which clippy takes for production code here"
+)]
+
 use std::{
     sync::{Arc, Mutex, mpsc},
     time::Duration,

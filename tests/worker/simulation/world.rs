@@ -57,13 +57,6 @@ pub(crate) fn run(seed: u64, unconditional_confirm: bool) -> Outcome {
     })
 }
 
-impl Plan {
-    /// Whether all machines stand still at some time, beside everything that is timed.
-    pub(crate) fn suspends(&self) -> bool {
-        self.meddling.iter().any(|(_, meddling)| matches!(meddling, Meddling::Suspend(_)))
-    }
-}
-
 impl World {
     fn new(plan: Plan, unconditional_confirm: bool) -> Self {
         let (plan, trace, guard) = (Arc::new(plan), Arc::new(Trace::new()), MemoryGuard::default());
@@ -102,7 +95,8 @@ impl World {
         self.settled().await;
         self.finish.cancel();
         lives.join_all().await;
-        for faults in self.faults.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let faults = std::mem::take(&mut *self.faults.lock().unwrap_or_else(PoisonError::into_inner));
+        for faults in faults {
             faults.landed().await;
             faults.clear();
         }
