@@ -26,18 +26,4 @@ impl Worker {
         }));
         self
     }
-<<<<<<< HEAD
-
-    /// Gives each queue that has no handler the one that its setting `HANDLER` names.
-    #[cfg(unix)]
-    pub fn configured_handlers(mut self) -> Self {
-        let Ok(config) = &self.config else { return self };
-        for (name, queue) in &config.queues {
-            let Some(HandlerSpec::Exec { program, args }) = &queue.handler else { continue };
-            self.handlers.entry(name.clone()).or_insert_with(|| Arc::new(ExecHandler::new(program, args)));
-        }
-        self
-    }
-=======
->>>>>>> main
 }

@@ -33,8 +33,8 @@ impl Stage {
         Self { bed, log: Arc::default(), runs: Arc::default() }
     }
 
-    fn note(&self, what: impl ToString) {
-        self.log.lock().unwrap().push(what.to_string());
+    fn note(&self, what: impl Into<String>) {
+        self.log.lock().unwrap().push(what.into());
     }
 
     fn log(&self) -> Vec<String> {
@@ -124,7 +124,7 @@ async fn s1_a_step_whose_record_is_lost_runs_again_with_the_same_key() {
 plays!(Refused, |stage, cx| {
     let run = stage.run();
     cx.step("charge", async |key| {
-        stage.note(key);
+        stage.note(key.as_str());
         if run == 1 { Err("card declined").definite() } else { Ok(()) }
     })
     .await
