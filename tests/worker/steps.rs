@@ -174,7 +174,7 @@ async fn s1_a_result_too_large_for_the_record_is_kept_as_done_and_fails_for_good
 plays!(Full, |stage, cx| {
     for n in 0..10 {
         cx.step(format!("part-{n}"), async |_| {
-            stage.note(n.to_string());
+            stage.note(format!("part {n}"));
             Ok::<_, HandlerError>("x".repeat(60_000))
         })
         .await?;
