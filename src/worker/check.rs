@@ -30,7 +30,10 @@ use crate::{
     },
 };
 
-use super::{Checked, Tally, Worker, WorkerError, lanes::Hall};
+use super::{
+    Checked, Tally, Worker, WorkerError,
+    lanes::{Hall, SETTLING},
+};
 
 /// Between two looks at what could not be reached: short, for a worker that is not ready does nothing else.
 const RETRY: Duration = Duration::from_secs(1);
@@ -99,13 +102,13 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
         None => Some(Problem::new(
             format!("the queue {name:?} has no handler"),
             format!(
-                "{}=exec:./handle-{name}, or .queue({name:?}, ..) in code",
+                ".queue({name:?}, ..) in code; for `leasehold run`, {}=exec:./handle-{name}",
                 crate::config::variable(name, "HANDLER")
             ),
         )),
         Some(handler) if handler.has_key() && queue.key.is_some() => Some(Problem::new(
-            format!("the key of {name:?} is set in code and in {variable}"),
-            format!("unset {variable}"),
+            format!("the key of {name:?} is set in code and by a variable"),
+            format!("unset {variable}, or LEASEHOLD_KEY where that is the one, and set it for the other queues"),
         )),
         Some(handler) if !handler.has_key() && queue.key.is_none() && queue.guard == GuardMode::Claim => {
             Some(Problem::new(
@@ -187,7 +190,8 @@ async fn look_at_queue(
         }
         Err(error) => return wrong_address(error, &config.address, &variable("URL"), problems),
     };
-    if let Some(facts) = facts.as_ref().filter(|facts| facts.retention > config.done_ttl) {
+    let remembers = config.guard == GuardMode::Claim;
+    if let Some(facts) = facts.as_ref().filter(|facts| remembers && facts.retention > config.done_ttl) {
         problems.push(Problem::new(
             format!(
                 "\"done\" is remembered for {:?}, but the queue {name:?} keeps messages for {:?}: a late duplicate would \
@@ -307,6 +311,7 @@ fn build(
                     .map(|policy| policy.max_receive_count),
                 slots: Arc::new(Semaphore::new(concurrency)),
                 gathering: tokio::sync::Mutex::default(),
+                settling: Arc::new(Semaphore::new(SETTLING)),
                 places: Arc::new(Semaphore::new(concurrency.div_ceil(2))),
                 tick: Tick::for_leases_of(visibility),
                 intake: Arc::new(Circuit::new(format!("deletes from {name}"), clock.clone())),

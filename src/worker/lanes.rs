@@ -37,6 +37,8 @@ pub(crate) struct Hall {
     /// Whose turn it is to gather slots: pollers that gather side by side share out what comes free, and then each asks
     /// for a few messages where one could ask for ten.
     pub(crate) gathering: tokio::sync::Mutex<()>,
+    /// Deliveries that are being settled without a slot: nothing of theirs runs any more.
+    pub(crate) settling: Arc<Semaphore>,
     /// Places for what waits without a slot: half as many as slots, so that waiters never outnumber runs.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) tick: Tick,
@@ -48,6 +50,10 @@ pub(crate) struct Hall {
     pub(crate) polled: CancellationToken,
     pub(crate) tally: Arc<Tally>,
 }
+
+/// So many deliveries are settled at once without a slot; more keep theirs, so that a queue that does not answer stops
+/// the intake.
+pub(crate) const SETTLING: usize = 200;
 
 /// What is this near is waited for in place: a delay would cost a receive and whole seconds.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
@@ -68,6 +74,10 @@ pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, sl
             Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&*hall.desk.queue, follower, reach), work))
         });
         let settlement = settlement.await;
+        let settling = hall.settling.try_acquire();
+        if deliveries.is_empty() && settling.is_ok() {
+            slot.take();
+        }
         if !hall.settle(head, settlement).await {
             break;
         }

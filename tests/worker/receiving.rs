@@ -143,3 +143,13 @@ async fn l4_one_message_whose_calls_all_fail_harms_no_other() {
     let done = bed.guard.records().into_iter().filter(|record| record.status == Status::Done).count();
     assert_eq!(done, 9);
 }
+
+#[tokio::test(start_paused = true)]
+async fn r1_a_slow_delete_keeps_no_slot_from_the_next_handler() {
+    let (bed, book) = bed();
+    send(&bed, 5, 100);
+    bed.queue_faults("jobs").always("delete", Fault::DelayReply(Duration::from_secs(4)));
+    let report = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "1")]).run(bed.until_idle()).await.unwrap();
+    assert_eq!(report.done, 5);
+    assert!((0..5).all(|id| book.began(&id.to_string()) == [0]), "all within a second");
+}

@@ -33,7 +33,7 @@ async fn r5_all_problems_of_settings_and_handlers_are_told_at_once() {
         .queue("oders", handler(nothing));
     let problems = refusal(worker).await;
     assert_eq!(problems.len(), 4, "{problems:#?}");
-    for (problem, part) in problems.iter().zip(["LEASEHOLD_EMAILS_KEY", "no handler", "in code and in", "oders"]) {
+    for (problem, part) in problems.iter().zip(["LEASEHOLD_EMAILS_KEY", "no handler", "in code and by", "oders"]) {
         assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problem}");
     }
 }
