@@ -22,7 +22,7 @@ use crate::clock::Clock;
 
 use super::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver, Written};
 
-/// Calls in a row that nobody answered, before it is an outage (rule G8).
+/// Calls in a row that came to nothing, before it is an outage (rule G8): a single one says nothing about the others.
 const UNANSWERED_IN_A_ROW: u32 = 3;
 
 /// The first pause before a probe, and the longest.
@@ -88,7 +88,7 @@ impl Circuit {
         }
     }
 
-    /// Nobody answered a call; several in a row are an outage.
+    /// A call came to nothing; several in a row are an outage.
     pub(crate) fn unanswered(&self, cause: &str) {
         let mut outage = false;
         self.state.send_modify(|state| {

@@ -326,3 +326,23 @@ async fn two_workers_and_a_hundred_duplicates_run_each_key_once() {
     assert_eq!(one.unwrap().done + two.unwrap().done, 25);
     assert!(book.completed().values().all(|runs| *runs == 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn g8_a_store_that_answers_nothing_but_errors_is_away_too_and_burns_no_receives() {
+    for failure in [Failure::Unavailable, Failure::Throttled] {
+        let (bed, book) = (TestBed::new(&[]), Book::new());
+        bed.add("jobs", 3);
+        for id in 0..60 {
+            bed.send("jobs", format!(r#"{{"id":"{id}"}}"#));
+        }
+        for operation in ["claim", "probe"] {
+            bed.guard_faults.always(operation, Fault::Fail(failure));
+        }
+        let healing = async {
+            sleep(Duration::from_secs(3600)).await;
+            bed.guard_faults.clear();
+        };
+        let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), healing);
+        assert_eq!((report.unwrap().done, bed.dead("jobs").len()), (60, 0), "{failure:?}");
+    }
+}
