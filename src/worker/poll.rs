@@ -44,6 +44,9 @@ const CAP_MARGIN: Duration = Duration::from_secs(60);
 /// How long a poller waits for the outcome of the work that it brought for a trial.
 const TRIAL: Duration = Duration::from_secs(10);
 
+/// An empty answer that came sooner, for there was no wait time, is followed by a pause: idle polling must not spin.
+const SHORTEST_POLL: Duration = Duration::from_secs(1);
+
 /// Pauses after failed polls: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
 
@@ -68,8 +71,14 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSen
             Ok(received) => {
                 failures = 0;
                 let start = counted_from(sent, hall.jobs.clock.now(), ask.wait, pulse.stood_still_since(stalls));
+                let pause = if received.is_empty() {
+                    SHORTEST_POLL.saturating_sub(sent.instant.elapsed())
+                } else {
+                    Duration::ZERO
+                };
                 begin(&hall, received, start, slots, &lanes);
                 verdict(&hall).await;
+                unless_draining(&hall, sleep(pause)).await;
             }
             Err(error) => {
                 drop(slots);
