@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     aws::{self, Aws},
     clock::Clock,
-    config::{Config, DeadLetter, GuardMode, Problem, QueueConfig, VisibilityTimeout},
+    config::{Config, DRAIN_RESERVE, DeadLetter, GuardMode, Problem, QueueConfig, VisibilityTimeout},
     guard::{
         Guard, GuardError,
         dynamodb::DynamoDbGuard,
@@ -300,7 +300,7 @@ fn build(
             };
             let concurrency = jobs.config.concurrency;
             Some(Arc::new(Hall {
-                wait_time: wait_time(&name, jobs.config.wait_time, visibility),
+                wait_time: wait_time(&name, jobs.config.wait_time, visibility, config.drain_timeout),
                 fifo: facts.map_or_else(|| jobs.config.address.to_string().ends_with(".fifo"), |facts| facts.fifo),
                 max_receive_count: facts
                     .and_then(|facts| facts.redrive.as_ref())
@@ -333,11 +333,17 @@ fn visibility(range: VisibilityTimeout, facts: Option<&QueueFacts>) -> Duration 
     facts.map_or(range.floor, |facts| facts.visibility.clamp(range.floor, range.ceiling))
 }
 
-/// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4).
-fn wait_time(name: &str, asked: Duration, visibility: Duration) -> Duration {
-    let most = Duration::from_secs((visibility / 2).as_secs());
+/// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4); one
+/// that comes after the drain has to be aborted, and hides what it brings for a whole timeout (rule D1).
+fn wait_time(name: &str, asked: Duration, visibility: Duration, drain_timeout: Duration) -> Duration {
+    let most = (visibility / 2).min(drain_timeout.saturating_sub(DRAIN_RESERVE));
+    let most = Duration::from_secs(most.as_secs());
     if asked > most {
-        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}, half of the visibility timeout");
+        tracing::warn!(
+            queue = name,
+            "WAIT_TIME is lowered from {asked:?} to {most:?}: a poll has to come back within half of the visibility \
+             timeout, and before the end of a drain"
+        );
     }
     asked.min(most)
 }

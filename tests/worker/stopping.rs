@@ -65,7 +65,11 @@ async fn d1_what_does_not_end_in_time_is_cancelled_and_given_back_record_first()
     assert!(start.elapsed() < Duration::from_secs(26), "{:?}", start.elapsed());
     assert_eq!(bed.queue("jobs").visible(), 1);
     let record = bed.guard.record(&Pk("jobs#a".into())).unwrap();
-    assert_eq!((record.failures, record.takeovers, record.not_before), (0, 0, None), "an interruption counts for nothing");
+    assert_eq!(
+        (record.failures, record.takeovers, record.not_before),
+        (0, 0, None),
+        "an interruption counts for nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,4 +130,19 @@ async fn l9_beats_run_on_through_the_drain() {
     let vars = [("LEASEHOLD_DRAIN_TIMEOUT", "2m"), ("LEASEHOLD_VISIBILITY_TIMEOUT", "20s")];
     let report = worker(&bed, &book, &vars).run(after(1)).await.unwrap();
     assert_eq!((report.done, bed.queue("jobs").calls()["receive"].entries), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d1_a_parked_poll_comes_back_before_the_drain_ends_however_long_its_wait_time() {
+    let (bed, book) = bed();
+    let vars = [("LEASEHOLD_WAIT_TIME", "20s"), ("LEASEHOLD_DRAIN_TIMEOUT", "9s")];
+    let late = async {
+        sleep(Duration::from_secs(6)).await;
+        bed.send("jobs", r#"{"id":"a"}"#);
+    };
+    let start = Instant::now();
+    let (report, ()) = tokio::join!(worker(&bed, &book, &vars).run(after(1)), late);
+    report.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}: the polls were cut off", start.elapsed());
+    assert_eq!(bed.queue("jobs").visible(), 1);
 }
