@@ -159,15 +159,15 @@ async fn claim(
     if jobs.stuck.holds(pk) {
         return Err(Settlement::Held { until: jobs.clock.wall() + jobs.visibility, why: Held::Stuck });
     }
-    let mut found: Option<(Box<Record>, TakeOverKind, bool)> = None;
+    let mut found: Option<(Box<Record>, TakeOverKind)> = None;
     for _ in 0..CLAIM_TRIES {
         let sent = jobs.clock.now();
         let claim = jobs.new_claim(pk, identity, &delivery.message, sent.wall);
-        let (answer, kind, exhausted) = match found.take() {
-            None => (insisted(jobs, || guard.claim(&claim)).await, None, false),
-            Some((seen, kind, exhausted)) => {
+        let (answer, kind) = match found.take() {
+            None => (insisted(jobs, || guard.claim(&claim)).await, None),
+            Some((seen, kind)) => {
                 let take_over = TakeOver { claim, seen, kind };
-                (insisted(jobs, || guard.take_over(&take_over)).await, Some(kind), exhausted)
+                (insisted(jobs, || guard.take_over(&take_over)).await, Some(kind))
             }
         };
         match answer {
@@ -177,14 +177,13 @@ async fn claim(
                     tracing::warn!(%pk, takeovers = record.takeovers, "its worker died again; it waits for a while");
                     return Err(Settlement::Held { until: not_before, why: Held::BackingOff });
                 }
-                let claim = ExecutionLease::new(Arc::clone(guard), jobs.clock.clone(), *record, sent, jobs.visibility);
-                return if exhausted { Err(bury_exhausted(jobs, delivery, &claim).await) } else { Ok(claim) };
+                let (guard, clock) = (Arc::clone(guard), jobs.clock.clone());
+                return Ok(ExecutionLease::new(guard, clock, *record, sent, jobs.visibility));
             }
             // Swept, or given up, between the refusal and the takeover: there is nothing in the way any more.
             Ok(Claimed::Refused(None)) => {}
             Ok(Claimed::Refused(Some(record))) => match jobs.look_at(&record, identity, delivery) {
-                Found::TakeOver(kind) => found = Some((record, kind, false)),
-                Found::Exhausted => found = Some((record, TakeOverKind::AfterLapse, true)),
+                Found::TakeOver(kind) => found = Some((record, kind)),
                 verdict => return Err(jobs.in_the_way(&record, verdict, delivery)),
             },
         }
@@ -223,10 +222,8 @@ async fn guarded(
     work: Arc<dyn Work>,
     claim: &Arc<ExecutionLease>,
 ) -> Settlement {
-    if claim.claimed.status == Status::Failed {
-        // Undoing is for a version that knows how; what is known here is that it has failed for good.
-        let error = claim.claimed.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
-        return bury(jobs, delivery, claim, error, claim.claimed.failures).await;
+    if let Some(failure) = decide::spent(&claim.claimed, jobs.config.max_attempts, jobs.config.max_takeovers) {
+        return bury(jobs, delivery, claim, failure, claim.claimed.failures).await;
     }
     let attempt = claim.claimed.failures + 1;
     let cx = jobs.context(delivery, Some(&claim.pk), claim.fence.0, attempt, {
@@ -296,11 +293,6 @@ async fn give_back(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease, nex
         Ok(Owned::Lost(_)) => Settlement::Leave(Left::ClaimLost),
         Err(error) => unwritten(claim, &error),
     }
-}
-
-async fn bury_exhausted(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease) -> Settlement {
-    let text = format!("{} workers died or lost their lease while they ran it", claim.claimed.takeovers);
-    bury(jobs, delivery, claim, Failure::new("takeovers", text), claim.claimed.failures).await
 }
 
 /// Records that the work has failed for good; the copy follows (rule T3).
@@ -465,7 +457,7 @@ impl Jobs {
                 self.unrecorded(&delivery.message, Failure::new("key_reused", text))
             }
             Found::Held { until, why } => Settlement::Held { until, why },
-            Found::TakeOver(_) | Found::Exhausted => {
+            Found::TakeOver(_) => {
                 Settlement::Held { until: self.clock.wall() + self.visibility, why: Held::Running }
             }
         }
