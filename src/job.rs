@@ -277,9 +277,9 @@ async fn give_back(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease, nex
         }
         Next::StillRunning(failure) if !planted(Planted::ReleaseOfRunning) => {
             let free = claim.lease.end().unwrap_or(now).max(now) + jobs.clock_skew;
-            (failure, Some(free), Settlement::Leave(Left::StillRunning))
+            (failure, Some(free), after_what_still_runs(delivery, free))
         }
-        _ => (None, None, later(delivery, now, Delayed::Interrupted)),
+        _ => (None, None, later(delivery, jobs.after_an_interruption(), Delayed::Interrupted)),
     };
     let why = failure.clone();
     match claim.insist(&claim.release(until, failure)).await {
@@ -348,8 +348,8 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn 
             let delay = possible(delay.unwrap_or_else(|| jobs.backoff(1)));
             later(delivery, now + delay, Delayed::Unavailable)
         }
-        Next::StillRunning(_) => Settlement::Leave(Left::StillRunning),
-        Next::Interrupted => later(delivery, now, Delayed::Interrupted),
+        Next::StillRunning(_) => after_what_still_runs(delivery, now + jobs.visibility),
+        Next::Interrupted => later(delivery, jobs.after_an_interruption(), Delayed::Interrupted),
     }
 }
 
@@ -482,6 +482,13 @@ impl Jobs {
         decide::backoff(base, cap, n, |most| self.clock.part_of(most))
     }
 
+    /// At once when this worker stops, for others are there. Else what interrupted the run (a store that is slow or does
+    /// not renew) is likely to meet the next one too, and each costs a receive.
+    fn after_an_interruption(&self) -> Millis {
+        let wait = if self.halt.is_cancelled() { Duration::ZERO } else { self.backoff(1) };
+        self.clock.wall() + wait
+    }
+
     fn note(&self, message: &Message, failure: Failure, failure_id: String) -> Note {
         Note::new(failure, failure_id, &self.name, message, self.clock.wall())
     }
@@ -514,11 +521,13 @@ fn possible(asked: Duration) -> Duration {
 /// Again at that time: through visibility, or on the last receive in place, for a delayed message would go to the
 /// dead-letter queue without a word of ours (rule T6).
 fn later(delivery: &Delivery, until: Millis, why: Delayed) -> Settlement {
-    match (delivery.is_last, why) {
-        (true, Delayed::Interrupted) => Settlement::Leave(Left::LastReceive),
-        (true, _) => Settlement::RetryInPlace { until, why },
-        (false, _) => Settlement::Delay { until, why },
-    }
+    if delivery.is_last { Settlement::RetryInPlace { until, why } } else { Settlement::Delay { until, why } }
+}
+
+/// What was begun may still run until `free`: not given back, so that nobody runs it beside (rule D2); but a last receive
+/// must not run out.
+fn after_what_still_runs(delivery: &Delivery, free: Millis) -> Settlement {
+    if delivery.is_last { later(delivery, free, Delayed::Interrupted) } else { Settlement::Leave(Left::StillRunning) }
 }
 
 /// Names one failure for good. Parts are counted, so that different parts never become one text.

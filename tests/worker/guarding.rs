@@ -297,6 +297,7 @@ async fn g2_a_former_owner_changes_nothing() {
         async move {
             sleep(Duration::from_secs(29)).await;
             let mut theirs = record(&bed, "a");
+            theirs.status = Status::Running;
             theirs.owner = Owner("another".into());
             theirs.fence.0 += 1;
             theirs.lease_until = Millis(theirs.lease_until.0 + 3_600_000);

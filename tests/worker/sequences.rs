@@ -328,6 +328,19 @@ async fn g6_a_last_attempt_that_could_not_be_buried_because_it_still_ran_is_not_
     assert_eq!((report.dead, codes), (1, vec!["timed_out".to_owned()]));
 }
 
+#[tokio::test(start_paused = true)]
+async fn t6_a_last_receive_that_is_stuck_waits_in_place_and_is_not_dead_lettered_by_the_queue() {
+    for guard in ["claim", "none"] {
+        let bed = TestBed::new(&[]);
+        bed.add("jobs", 1);
+        let (handler, mut begins, lets_go) = Stubborn::new();
+        bed.send("jobs", r#"{"id":"a"}"#);
+        let vars = [("LEASEHOLD_GUARD", guard)];
+        let report = stuck_for(100 * SECOND, &vars, &bed, &handler, &mut begins, lets_go).await;
+        assert_eq!((report.done, bed.dead("jobs").len()), (1, 0), "{guard}");
+    }
+}
+
 /// A worker whose handler is stuck for so long, and then is let go and ends each run at once.
 async fn stuck_for(
     time: Duration,
