@@ -90,6 +90,9 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         Ok(identity) => identity,
         Err(failure) => return jobs.unrecorded(message, failure),
     };
+    if jobs.stuck.holds(&run_name(identity.pk.as_ref(), message)) {
+        return Settlement::Held { until: jobs.clock.wall() + jobs.visibility, why: Held::Stuck };
+    }
     let (Some(guard), Some(pk)) = (&jobs.guard, &identity.pk) else {
         return unguarded(jobs, delivery, slot, work, identity.pk.as_ref()).await;
     };
@@ -145,6 +148,11 @@ fn identify(jobs: &Jobs, work: &dyn Work, message: &Message) -> Result<Identity,
     Ok(Identity { pk: Some(pk), fingerprint })
 }
 
+/// What a run goes by in this process. Without a key it is the message.
+fn run_name(pk: Option<&Pk>, message: &Message) -> Pk {
+    pk.cloned().unwrap_or_else(|| Pk(format!("message {}", message.id)))
+}
+
 /// Calls of one claim, each answering to what the last one found.
 const CLAIM_TRIES: u32 = 4;
 
@@ -156,9 +164,6 @@ async fn claim(
     identity: &Identity,
     delivery: &Delivery,
 ) -> Result<ExecutionLease, Settlement> {
-    if jobs.stuck.holds(pk) {
-        return Err(Settlement::Held { until: jobs.clock.wall() + jobs.visibility, why: Held::Stuck });
-    }
     let mut found: Option<(Box<Record>, TakeOverKind)> = None;
     for _ in 0..CLAIM_TRIES {
         let sent = jobs.clock.now();
@@ -330,16 +335,16 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn 
     let cx = jobs.context(delivery, pk, 0, attempt, steps);
     let bounds = run::Bounds { lease: &delivery.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
     let (ended, task) = run::run(work, cx, jobs.handler.is_blocking(), bounds).await;
-    let name = pk.map_or_else(|| format!("message {}", delivery.message.id), |pk| pk.0.clone());
+    let name = run_name(pk, &delivery.message);
     if let Some(task) = task {
-        jobs.stuck.watch(Pk(name.clone()), task);
+        jobs.stuck.watch(name.clone(), task);
     }
     let now = jobs.clock.wall();
-    match jobs.next(ended, &name, attempt, delivery.is_last) {
+    match jobs.next(ended, &name.0, attempt, delivery.is_last) {
         Next::Confirm => Settlement::Delete(Deleted::Done),
         Next::Bury(failure) => jobs.unrecorded(&delivery.message, failure),
         Next::Retry { failure, delay } => {
-            tracing::warn!(key = name, attempt, code = failure.code, error = failure.text, "the attempt failed");
+            tracing::warn!(key = %name, attempt, code = failure.code, error = failure.text, "the attempt failed");
             let delay = possible(delay.unwrap_or_else(|| jobs.backoff(attempt)));
             later(delivery, now + delay, Delayed::Failed)
         }
@@ -553,7 +558,10 @@ impl Stuck {
 
     fn watch(&self, pk: Pk, task: JoinSet<HandlerResult>) {
         tracing::error!(%pk, "the handler ignores its cancellation; its slot is kept until it ends");
-        self.runs().insert(pk, task);
+        let mut runs = self.runs();
+        // Those that have ended are forgotten also when nobody asks for their key again.
+        runs.retain(|_, task| task.try_join_next().is_none());
+        runs.insert(pk, task);
     }
 
     /// Whether a run of the key still goes on; one that has ended is forgotten.

@@ -329,6 +329,20 @@ async fn g6_a_last_attempt_that_could_not_be_buried_because_it_still_ran_is_not_
 }
 
 #[tokio::test(start_paused = true)]
+async fn l8_without_a_guard_too_a_stuck_key_is_not_run_beside_itself_and_eats_no_second_slot() {
+    let bed = TestBed::new(&["jobs"]);
+    let (handler, mut begins, lets_go) = Stubborn::new();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let vars = [("LEASEHOLD_GUARD", "none"), ("LEASEHOLD_MAX_ATTEMPTS", "50")];
+    let mut running = JoinSet::new();
+    running.spawn(stubborn_worker(&bed, &handler, &vars).run(Shutdown::new()));
+    begins.recv().await.expect("it begins");
+    pass(200 * SECOND).await;
+    assert!(begins.try_recv().is_err(), "a second run began beside the first");
+    drop(lets_go);
+}
+
+#[tokio::test(start_paused = true)]
 async fn t6_a_last_receive_that_is_stuck_waits_in_place_and_is_not_dead_lettered_by_the_queue() {
     for guard in ["claim", "none"] {
         let bed = TestBed::new(&[]);
