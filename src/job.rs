@@ -104,7 +104,9 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         }
         Err(Settlement::Outage) if jobs.config.guard_outage == OutagePolicy::Open => {
             let settlement = unguarded(jobs, delivery, slot, work, Some(pk)).await;
-            record_afterwards(jobs, guard, pk, &identity, message, &settlement).await;
+            if matches!(settlement, Settlement::Delete(Deleted::Done)) {
+                record_afterwards(jobs, guard, pk, &identity, delivery).await;
+            }
             settlement
         }
         Err(settlement) => settlement,
@@ -360,29 +362,16 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn 
 
 /// After a run that the policy `open` let through: tries to record "done", so that a duplicate that comes when the store
 /// is back finds it. Best effort, and told when it fails.
-async fn record_afterwards(
-    jobs: &Jobs,
-    guard: &Arc<dyn Guard>,
-    pk: &Pk,
-    identity: &Identity,
-    message: &Message,
-    settlement: &Settlement,
-) {
-    if !matches!(settlement, Settlement::Delete(Deleted::Done)) {
-        return;
-    }
-    let sent = jobs.clock.now();
-    let claim = jobs.new_claim(pk, identity, message, sent.wall);
-    let outcome = match guard.claim(&claim).await {
-        Ok(Claimed::Mine(record)) => {
-            let claim = ExecutionLease::new(Arc::clone(guard), jobs.clock.clone(), *record, sent, jobs.visibility);
-            claim.write(&claim.confirmation(jobs.config.done_ttl)).await.map(|_| ())
+async fn record_afterwards(jobs: &Jobs, guard: &Arc<dyn Guard>, pk: &Pk, identity: &Identity, delivery: &Delivery) {
+    let recorded = match claim(jobs, guard, pk, identity, delivery).await {
+        Ok(claim) => {
+            let written = claim.write(&claim.confirmation(jobs.config.done_ttl)).await;
+            matches!(written, Ok(Owned::Applied | Owned::Done))
         }
-        Ok(Claimed::Refused(_)) => Ok(()),
-        Err(error) => Err(error),
+        Err(settlement) => matches!(settlement, Settlement::Delete(Deleted::Suppressed)),
     };
-    if let Err(error) = outcome {
-        tracing::warn!(%pk, %error, "ran without a guard, and \"done\" could not be recorded: a duplicate will run again");
+    if !recorded {
+        tracing::warn!(%pk, "ran without a guard, and \"done\" could not be recorded: a duplicate will run again");
     }
 }
 
