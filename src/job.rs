@@ -184,8 +184,8 @@ async fn claim(
                     tracing::warn!(%pk, takeovers = record.takeovers, "its worker died again; it waits for a while");
                     return Err(Settlement::Held { until: not_before, why: Held::BackingOff });
                 }
-                let (guard, clock) = (Arc::clone(guard), jobs.clock.clone());
-                return Ok(ExecutionLease::new(guard, clock, *record, sent, jobs.visibility));
+                let guard = (Arc::clone(guard), Arc::clone(&jobs.store));
+                return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, sent, jobs.visibility));
             }
             // Swept, or given up, between the refusal and the takeover: there is nothing in the way any more.
             Ok(Claimed::Refused(None)) => {}
@@ -241,6 +241,8 @@ async fn guarded(
     if let Some(task) = task {
         jobs.stuck.watch(claim.pk.clone(), task);
     }
+    // After an outage this is waited for before anything new is taken, or that could be the same work once more.
+    let _unwritten = jobs.store.unwritten();
     // What has finished is written first, so that giving the claim back never hides a step that took effect.
     claim.flush().await;
     let next = jobs.next(ended, &claim.pk.0, attempt, delivery.is_last);

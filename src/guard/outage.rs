@@ -15,7 +15,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::clock::Clock;
@@ -28,12 +28,20 @@ const UNANSWERED_IN_A_ROW: u32 = 3;
 /// The first pause before a probe, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// How long after an outage finished work may keep new work waiting: longer than a call that the outage swallowed.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
+/// The longest pause between two tries of a write meanwhile.
+const CATCH_UP_PAUSE: Duration = Duration::from_millis(500);
+
 /// The state of one thing that can be away.
 #[derive(Debug)]
 pub(crate) struct Circuit {
     what: String,
     clock: Clock,
     state: watch::Sender<State>,
+    /// Finished work that is not yet written down.
+    unwritten: watch::Sender<usize>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +58,8 @@ enum Phase {
     Open {
         probe_at: Instant,
     },
+    /// A probe passed. What is finished is written before anything new is taken (rule L1).
+    CatchingUp,
     /// A probe passed, but only real work can show that it is back: a little is let through.
     Trial,
 }
@@ -57,11 +67,11 @@ enum Phase {
 impl Circuit {
     pub(crate) fn new(what: impl Into<String>, clock: Clock) -> Self {
         let (state, _) = watch::channel(State { phase: Phase::Closed, unanswered: 0, openings: 0 });
-        Self { what: what.into(), clock, state }
+        Self { what: what.into(), clock, state, unwritten: watch::Sender::default() }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state.borrow().phase, Phase::Open { .. })
+        self.state.borrow().phase.is_open()
     }
 
     pub(crate) fn is_trial(&self) -> bool {
@@ -72,7 +82,7 @@ impl Circuit {
     pub(crate) fn succeeded(&self) {
         let before = self.state.borrow().phase;
         // An open circuit is closed by its probe alone: a success may be that of a call from before the outage.
-        if !matches!(before, Phase::Open { .. }) {
+        if !before.is_open() {
             self.close(before);
         }
     }
@@ -132,7 +142,36 @@ impl Circuit {
     pub(crate) async fn closed(&self) {
         let mut changes = self.state.subscribe();
         // The sender lives in `self`, so the wait cannot fail.
-        let _ = changes.wait_for(|state| !matches!(state.phase, Phase::Open { .. })).await;
+        let _ = changes.wait_for(|state| !state.phase.is_open()).await;
+    }
+
+    /// Waits for a pause before a write is tried again, but no longer than to the probe that ends an outage. Cancel safe.
+    pub(crate) async fn pause_or_probe(&self, pause: Duration) {
+        let phase = self.state.borrow().phase;
+        match phase {
+            Phase::Open { .. } => {
+                let mut changes = self.state.subscribe();
+                let probed = changes.wait_for(|state| !matches!(state.phase, Phase::Open { .. }));
+                let _ = timeout(pause, probed).await;
+            }
+            Phase::CatchingUp => sleep(pause.min(CATCH_UP_PAUSE)).await,
+            Phase::Closed | Phase::Trial => sleep(pause).await,
+        }
+    }
+
+    /// Says that finished work is being written, until what comes back is dropped.
+    pub(crate) fn unwritten(&self) -> Unwritten<'_> {
+        self.unwritten.send_modify(|count| *count += 1);
+        Unwritten(self)
+    }
+
+    /// Lets finished work be written first, and then closes; not if it has opened again meanwhile.
+    async fn catch_up(&self) {
+        self.state.send_modify(|state| *state = State { phase: Phase::CatchingUp, unanswered: 0, ..*state });
+        let _ = timeout(CATCH_UP, self.unwritten.subscribe().wait_for(|count| *count == 0)).await;
+        if self.state.borrow().phase == Phase::CatchingUp {
+            self.close(Phase::CatchingUp);
+        }
     }
 
     /// Waits until it is not on trial. Cancel safe.
@@ -159,7 +198,7 @@ impl Circuit {
             };
             sleep_until(probe_at).await;
             match probe().await {
-                Ok(()) if proves => self.close(phase),
+                Ok(()) if proves => self.catch_up().await,
                 Ok(()) => {
                     tracing::info!(circuit = self.what, "the probe passed; letting a little through");
                     self.state.send_modify(|state| state.phase = Phase::Trial);
@@ -173,6 +212,22 @@ impl Circuit {
                 }
             }
         }
+    }
+}
+
+impl Phase {
+    fn is_open(self) -> bool {
+        matches!(self, Self::Open { .. } | Self::CatchingUp)
+    }
+}
+
+/// Finished work that is being written.
+#[derive(Debug)]
+pub(crate) struct Unwritten<'a>(&'a Circuit);
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        self.0.unwritten.send_modify(|count| *count -= 1);
     }
 }
 

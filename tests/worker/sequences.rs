@@ -211,6 +211,23 @@ async fn g8_finished_work_outlives_an_outage_that_is_longer_than_its_lease() {
     assert_eq!(in_outage, 0, "no messages are taken that could not be claimed: {asked:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn l1_after_an_outage_finished_work_is_written_before_the_next_poll() {
+    for late in 0..8 {
+        let (bed, book) = bed();
+        bed.send("jobs", r#"{"id":"a","millis":10000}"#);
+        let begun = Instant::now();
+        let outage = 5 * SECOND..(150 + late) * SECOND;
+        bed.guard_faults.decide_with(move |_| outage.contains(&begun.elapsed()).then_some(Fault::Hang));
+        let duplicate = async {
+            sleep(100 * SECOND).await;
+            bed.send("jobs", r#"{"id":"a","millis":10000}"#);
+        };
+        let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), duplicate);
+        assert_eq!((report.unwrap().done, book.runs("a").len()), (1, 1), "back {late} s later");
+    }
+}
+
 /// A handler on a blocking thread that ignores its cancellation until it is let go.
 #[derive(Debug, Clone)]
 struct Stubborn {
