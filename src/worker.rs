@@ -215,13 +215,14 @@ struct Checked {
     drain: CancellationToken,
     halt: CancellationToken,
     guard: Option<Arc<dyn Guard>>,
+    clock: Clock,
     drain_timeout: Duration,
     cancel_grace: Duration,
 }
 
 async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     let mut tending = JoinSet::new();
-    let pulse = Arc::new(Pulse::new());
+    let pulse = Arc::new(Pulse::new(checked.clock.clone()));
     tending.spawn({
         let pulse = Arc::clone(&pulse);
         async move { pulse.beat().await }

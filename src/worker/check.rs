@@ -323,6 +323,7 @@ fn build(
         drain,
         halt,
         guard: Some(guard),
+        clock: clock.clone(),
         drain_timeout: config.drain_timeout,
         cancel_grace: config.cancel_grace,
     }

@@ -6,7 +6,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    clock::Moment,
+    clock::{Clock, Moment},
     lease::{Deadline, Lease},
     message::Delivery,
     queue::{BATCH, LONGEST_VISIBILITY, Receive, Received},
@@ -139,7 +139,7 @@ fn most(hall: &Hall) -> usize {
 /// From when a delivery's lease counts (rule R2): the reply's arrival less an allowance; the sending, if the reply may
 /// have lain somewhere meanwhile.
 fn counted_from(sent: Moment, arrived: Moment, wait: Duration, stood_still: bool) -> Moment {
-    let took = arrived.instant.saturating_duration_since(sent.instant);
+    let took = arrived.since(sent);
     if stood_still || took > wait + LATE || took < ALLOWANCE {
         return sent;
     }
@@ -187,9 +187,9 @@ fn delivery(hall: &Hall, received: Received, start: Moment) -> Delivery {
 /// Notices when the whole process stood still: stopped, suspended, or starved of its processor.
 #[derive(Debug)]
 pub(super) struct Pulse {
-    origin: Instant,
-    /// Milliseconds from the origin to the last beat.
-    last: AtomicU64,
+    clock: Clock,
+    /// Locked for single look-ups.
+    last: Mutex<Moment>,
     stalls: AtomicU64,
 }
 
@@ -197,8 +197,8 @@ pub(super) struct Pulse {
 const PULSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
 
 impl Pulse {
-    pub(super) fn new() -> Self {
-        Self { origin: Instant::now(), last: AtomicU64::new(0), stalls: AtomicU64::new(0) }
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { last: Mutex::new(clock.now()), clock, stalls: AtomicU64::new(0) }
     }
 
     /// Beats, for ever.
@@ -207,17 +207,17 @@ impl Pulse {
             if self.gap() > PULSE.1 {
                 self.stalls.fetch_add(1, Ordering::Relaxed);
             }
-            self.last.store(self.now(), Ordering::Relaxed);
+            *self.last() = self.clock.now();
             sleep(PULSE.0).await;
         }
     }
 
-    fn now(&self) -> u64 {
-        self.origin.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
+    fn last(&self) -> MutexGuard<'_, Moment> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn gap(&self) -> Duration {
-        Duration::from_millis(self.now().saturating_sub(self.last.load(Ordering::Relaxed)))
+        self.clock.now().since(*self.last())
     }
 
     fn stalls(&self) -> u64 {
@@ -235,4 +235,26 @@ pub(super) fn pollers(concurrency: usize) -> usize {
     /// More add nothing but requests, before polling adapts.
     const MOST: usize = 4;
     concurrency.div_ceil(BATCH).clamp(1, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn r2_a_lease_counts_from_the_sending_where_the_machine_was_suspended_meanwhile() {
+        let clock = Clock::simulated(1, 0);
+        let sent = clock.now();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let wait = Duration::from_secs(10);
+        let arrived = clock.now();
+        assert_eq!(counted_from(sent, arrived, wait, false).instant, arrived.instant - ALLOWANCE);
+        // Suspended: the monotonic clock stood still, the wall clock did not.
+        let arrived = clock.skewed(1, 60_000).now();
+        assert_eq!(counted_from(sent, arrived, wait, false).instant, sent.instant);
+        let pulse = Pulse::new(clock.clone());
+        assert!(!pulse.stood_still_since(0));
+        *pulse.last() = clock.skewed(1, -5_000).now();
+        assert!(pulse.stood_still_since(0), "also where it was short");
+    }
 }
