@@ -14,7 +14,7 @@ use std::{
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -265,9 +265,18 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
     let last = (Instant::now() + checked.cancel_grace + DRAIN_RESERVE).min(gone_by);
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
+        for hall in &checked.halls {
+            hall.gone.cancel();
+            hall.polled.cancel();
+        }
+        // A lane that does not even end now has users' code on its thread.
+        let _ = timeout(ABORT, ended(queues)).await;
         queues.shutdown().await;
     }
 }
+
+/// How long tasks that are cut off may take to be gone.
+const ABORT: Duration = Duration::from_millis(500);
 
 async fn ended(queues: &mut JoinSet<()>) {
     while queues.join_next().await.is_some() {}
@@ -320,8 +329,15 @@ async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
         }
     }
     hall.polled.cancel();
-    while let Some(ended) = lanes.join_next().await {
-        reap(&hall, ended);
+    let worked_off = async {
+        while let Some(ended) = lanes.join_next().await {
+            reap(&hall, ended);
+        }
+    };
+    if hall.gone.run_until_cancelled(worked_off).await.is_none() {
+        // Awaited, so that none of them calls anybody after the worker is gone.
+        hall.tally.count(|report| report.left += u64::try_from(lanes.len()).unwrap_or(u64::MAX));
+        lanes.shutdown().await;
     }
 }
 

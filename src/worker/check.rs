@@ -311,6 +311,7 @@ fn build(
                 intake: Arc::new(Circuit::new(format!("deletes from {name}"), clock.clone())),
                 drain: drain.clone(),
                 polled: CancellationToken::new(),
+                gone: CancellationToken::new(),
                 tally: Arc::clone(&tally),
                 jobs,
                 desk,
@@ -340,11 +341,8 @@ fn wait_time(name: &str, asked: Duration, visibility: Duration, drain_timeout: D
     let most = (visibility / 2).min(drain_timeout.saturating_sub(DRAIN_RESERVE));
     let most = Duration::from_secs(most.as_secs());
     if asked > most {
-        tracing::warn!(
-            queue = name,
-            "WAIT_TIME is lowered from {asked:?} to {most:?}: a poll has to come back within half of the visibility \
-             timeout, and before the end of a drain"
-        );
+        let why = "a poll must come back within half of the visibility timeout, and before a drain ends";
+        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {why}");
     }
     asked.min(most)
 }

@@ -106,6 +106,20 @@ async fn d3_the_worker_is_gone_in_time_even_if_nothing_answers_any_more_and_call
 }
 
 #[tokio::test(start_paused = true)]
+async fn d3_what_could_not_be_settled_in_time_is_in_the_report() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":3000}"#);
+    bed.send("jobs", r#"{"id":"b","millis":3000}"#);
+    bed.guard_faults.always("confirm", Fault::Hang);
+    bed.queue_faults("jobs").next("receive", Fault::Delay(Duration::ZERO));
+    bed.queue_faults("jobs").always("receive", Fault::DelayReply(Duration::from_secs(100)));
+    let start = Instant::now();
+    let report = worker(&bed, &book, &[]).run(after(2)).await.unwrap();
+    assert_eq!(report.left, 2, "{report:?}");
+    assert!(start.elapsed() <= Duration::from_secs(27), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn d3_an_idle_worker_stops_well_inside_its_budget() {
     let (bed, book) = bed();
     let start = Instant::now();
