@@ -453,9 +453,7 @@ impl Jobs {
                 self.unrecorded(&delivery.message, Failure::new("key_reused", text))
             }
             Found::Held { until, why } => Settlement::Held { until, why },
-            Found::TakeOver(_) => {
-                Settlement::Held { until: self.clock.wall() + self.visibility, why: Held::Running }
-            }
+            Found::TakeOver(_) => Settlement::Held { until: self.clock.wall() + self.visibility, why: Held::Running },
         }
     }
 

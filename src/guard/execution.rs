@@ -17,8 +17,10 @@ use crate::{
     queue::LONGEST_VISIBILITY,
 };
 
-use super::outage::Circuit;
-use super::{Change, Failure, Fence, Guard, GuardError, LARGEST_RECORD, Owner, Pk, Record, Status, Step, Written};
+use super::{
+    Change, Failure, Fence, Guard, GuardError, LARGEST_RECORD, Owner, Pk, Record, Status, Step, Written,
+    outage::Circuit,
+};
 
 /// What came of a write by the owner.
 #[derive(Debug)]

@@ -3,14 +3,7 @@
 //! A circuit opens at an outage, stays open while a probe fails, and every pause of it ends by itself. Three things use
 //! it: the guard's store, the handlers of a queue, and a queue that denies deletes. It never looks at messages.
 
-use std::{
-    future::Future,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::{
@@ -20,7 +13,11 @@ use tokio::{
 
 use crate::clock::Clock;
 
+pub(crate) use absences::Absences;
+
 use super::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver, Written};
+
+mod absences;
 
 /// Calls in a row that came to nothing, before it is an outage (rule G8): a single one says nothing about the others.
 const UNANSWERED_IN_A_ROW: u32 = 3;
@@ -283,47 +280,6 @@ impl Guard for WatchedGuard {
     }
 }
 
-/// Tells a key whose own fault it is that its handler is "not there" from a handler that is away for all: it meets it
-/// again and again while others succeed.
-#[derive(Debug, Default)]
-pub(crate) struct Absences {
-    successes: AtomicU64,
-    /// Per key: how often in a row, and how many successes of others there were at the last time.
-    keys: Mutex<std::collections::BTreeMap<String, (u32, u64)>>,
-}
-
-/// So many absences of one key in a row, with successes of others between them, are that key's failure.
-const ABSENCES_OF_ONE_KEY: u32 = 5;
-
-/// Keys that are remembered; in an outage of the handler there can be as many as there are messages.
-const KEYS_REMEMBERED: usize = 10_000;
-
-impl Absences {
-    pub(crate) fn succeeded(&self, key: &str) {
-        self.successes.fetch_add(1, Ordering::Relaxed);
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-    }
-
-    /// Notes an absence; `true` if it is the key's own failure.
-    pub(crate) fn is_the_keys_own(&self, key: &str) -> bool {
-        let successes = self.successes.load(Ordering::Relaxed);
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if keys.len() >= KEYS_REMEMBERED && !keys.contains_key(key) {
-            keys.pop_first();
-        }
-        let (count, at) = keys.entry(key.to_owned()).or_insert((0, successes));
-        if *count == 0 || *at < successes {
-            *count += 1;
-        }
-        *at = successes;
-        let own = *count >= ABSENCES_OF_ONE_KEY;
-        if own {
-            keys.remove(key);
-        }
-        own
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -381,19 +337,5 @@ mod tests {
         assert!(circuit.is_trial());
         circuit.succeeded();
         assert!(!circuit.is_trial() && !circuit.is_open());
-    }
-
-    #[test]
-    fn the_nth_absence_of_one_key_while_others_succeed_is_its_own_failure() {
-        let absences = Absences::default();
-        for _ in 0..20 {
-            assert!(!absences.is_the_keys_own("p1"), "nobody else succeeds: the handler is away");
-        }
-        let mut own = false;
-        for _ in 0..ABSENCES_OF_ONE_KEY {
-            absences.succeeded("p2");
-            own |= absences.is_the_keys_own("p1");
-        }
-        assert!(own);
     }
 }

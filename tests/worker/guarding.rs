@@ -278,9 +278,8 @@ async fn g8_with_the_policy_open_work_runs_without_a_guard_and_done_is_recorded_
 async fn g8_with_the_policy_open_done_is_recorded_also_where_an_earlier_attempt_left_its_record() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a","first":["fail"]}"#);
-    bed.guard_faults.decide_with(|call| {
-        (call.operation == "claim" && call.number == 2).then_some(Fault::Fail(Failure::Denied))
-    });
+    bed.guard_faults
+        .decide_with(|call| (call.operation == "claim" && call.number == 2).then_some(Fault::Fail(Failure::Denied)));
     let vars = [("LEASEHOLD_GUARD_OUTAGE", "open")];
     let report = worker(&bed, &book, &vars).run(bed.until_idle()).await.unwrap();
     assert_eq!((report.done, book.runs("a").len()), (1, 2));

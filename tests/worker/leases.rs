@@ -11,10 +11,7 @@ use leasehold::{
     handler,
     testing::{Failure, Fault, TestBed},
 };
-use tokio::{
-    sync::Notify,
-    time::sleep,
-};
+use tokio::{sync::Notify, time::sleep};
 
 use crate::bench::{Book, worker};
 
