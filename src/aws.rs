@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use aws_config::{BehaviorVersion, SdkConfig};
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use aws_sdk_sqs::{
     config::{
         ConfigBag, Intercept, RuntimeComponents, StalledStreamProtectionConfig,
@@ -53,6 +54,18 @@ const GUARD_CALL: Duration = Duration::from_secs(5);
 /// and the rest, profile files, container and instance roles. Cannot fail; what is missing shows at the first call.
 pub async fn load() -> SdkConfig {
     aws_config::defaults(BehaviorVersion::latest()).load().await
+}
+
+/// For what runs on this machine and checks no signatures, such as the embedded engine and LocalStack.
+#[must_use]
+pub fn local(endpoint: &str) -> SdkConfig {
+    let credentials = Credentials::new("local", "local", None, None, "local");
+    SdkConfig::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .endpoint_url(endpoint)
+        .build()
 }
 
 /// The clients of one process. Clones share connections, credentials and counts.

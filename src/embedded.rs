@@ -9,12 +9,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::num::ParseIntError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::http::uri::InvalidUri;
@@ -28,13 +25,13 @@ use rustack_sqs_core::handler::RustackSqsHandler;
 use rustack_sqs_core::provider::RustackSqs;
 use rustack_sqs_http::body::SqsResponseBody;
 use rustack_sqs_http::service::{SqsHttpConfig, SqsHttpService};
-use rustack_sqs_model::{
-    error::SqsError,
-    input::{CreateQueueInput, GetQueueAttributesInput, GetQueueUrlInput},
-};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use queues::Depth;
+
+mod queues;
 
 /// How long [`Engine::stop`] lets requests finish. A parked long poll may have up to 20 s to go and is cut off.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -85,44 +82,6 @@ pub enum EngineError {
     /// The embedded SQS refused what was asked of it.
     #[error("the embedded SQS refused: {0}")]
     Queue(String),
-}
-
-impl From<SqsError> for EngineError {
-    fn from(error: SqsError) -> Self {
-        Self::Queue(error.to_string())
-    }
-}
-
-/// How many messages a queue has, by what keeps them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Depth {
-    /// Can be received now.
-    pub visible: u64,
-    /// Were received, and are hidden until their visibility timeout ends.
-    pub in_flight: u64,
-    /// Were sent with a delay that has not passed.
-    pub delayed: u64,
-}
-
-impl Depth {
-    /// All of them.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.visible + self.in_flight + self.delayed
-    }
-}
-
-/// What an AWS client needs to talk to an engine at `endpoint`, in this process or in another.
-#[must_use]
-pub fn sdk_config(endpoint: &str) -> SdkConfig {
-    let credentials = Credentials::new("embedded", "embedded", None, None, "embedded");
-    SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("us-east-1"))
-        .credentials_provider(SharedCredentialsProvider::new(credentials))
-        .endpoint_url(endpoint)
-        .build()
 }
 
 impl Engine {
@@ -177,54 +136,6 @@ impl Engine {
     #[must_use]
     pub fn calls(&self) -> BTreeMap<String, u64> {
         self.front.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Makes a queue, FIFO if its name ends in `.fifo`. With `dead_letters`, messages go to that queue, which must be
-    /// there, after so many receives. A queue that is there already is left as it is. Not counted in
-    /// [`calls`](Self::calls).
-    ///
-    /// # Errors
-    /// The name is none that a queue can have, or there is no such dead-letter queue.
-    pub async fn create_queue(&self, name: &str, dead_letters: Option<(&str, u32)>) -> Result<(), EngineError> {
-        let mut input = CreateQueueInput { queue_name: name.to_owned(), ..CreateQueueInput::default() };
-        if name.ends_with(".fifo") {
-            input.attributes.insert("FifoQueue".to_owned(), "true".to_owned());
-        }
-        if let Some((target, max_receive_count)) = dead_letters {
-            let [arn] = self.attributes(target, ["QueueArn"]).await?;
-            let policy = format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":{max_receive_count}}}"#);
-            input.attributes.insert("RedrivePolicy".to_owned(), policy);
-        }
-        self.queues.create_queue(input).await?;
-        Ok(())
-    }
-
-    /// How many messages a queue has. Exact, unlike AWS's. Not counted in [`calls`](Self::calls).
-    ///
-    /// # Errors
-    /// There is no such queue.
-    pub async fn depth(&self, name: &str) -> Result<Depth, EngineError> {
-        // In one call: a message that moves on between two could be in neither answer.
-        let numbers = [
-            "ApproximateNumberOfMessages",
-            "ApproximateNumberOfMessagesNotVisible",
-            "ApproximateNumberOfMessagesDelayed",
-        ];
-        let [visible, in_flight, delayed] = self.attributes(name, numbers).await?.map(|number| number.parse());
-        let unreadable = |error: ParseIntError| EngineError::Queue(format!("the depth of {name:?}: {error}"));
-        Ok(Depth {
-            visible: visible.map_err(unreadable)?,
-            in_flight: in_flight.map_err(unreadable)?,
-            delayed: delayed.map_err(unreadable)?,
-        })
-    }
-
-    async fn attributes<const N: usize>(&self, queue: &str, names: [&str; N]) -> Result<[String; N], EngineError> {
-        let input = GetQueueUrlInput { queue_name: queue.to_owned(), ..GetQueueUrlInput::default() };
-        let queue_url = self.queues.get_queue_url(input).await?.queue_url.unwrap_or_default();
-        let input = GetQueueAttributesInput { queue_url, attribute_names: names.map(str::to_owned).to_vec() };
-        let mut attributes = self.queues.get_queue_attributes(input).await?.attributes;
-        Ok(names.map(|name| attributes.remove(name).unwrap_or_default()))
     }
 
     /// Stops accepting, lets requests in hand finish for about a second, then cuts off what is left.

@@ -1,8 +1,8 @@
 //! The guard port: the record that says who may run a key, and the conditional writes that change it.
 //!
 //! Adapters are [`memory`] and [`dynamodb`]. What a write requires, what it makes of a record, and how it is recognised
-//! when its own reply was lost is pure code in [`claim`] and [`change`], shared by all of them; an adapter only carries
-//! it out.
+//! when its own reply was lost is pure code, shared by all of them: [`Claim`], [`TakeOver`] and [`Change`]. An adapter only
+//! carries it out.
 
 use std::{fmt, time::Duration};
 
@@ -13,8 +13,8 @@ pub use claim::{Claim, Source, TakeOver, TakeOverKind};
 pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, UndoAnswer, Undoing};
 
 pub(crate) mod admin;
-pub mod change;
-pub mod claim;
+pub(crate) mod change;
+pub(crate) mod claim;
 pub mod dynamodb;
 pub(crate) mod execution;
 pub mod memory;
@@ -27,7 +27,8 @@ pub(crate) mod record;
 ///
 /// # Contract
 /// - Every call ends: an adapter MUST bound each with a timeout of its own.
-/// - Each call is one atomic conditional write. On refusal the record that refused comes back from that same write,
+/// - Each call but `read` and `facts` is one atomic conditional write, by `applies_to` and `apply` of what it is given,
+///   to the letter. On refusal the record that refused comes back from that same write,
 ///   never from a second read.
 /// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
 ///   answered as success: [`Claim::answer`] and [`Change::answer`] tell.
@@ -134,6 +135,7 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// How bad an error is for the table as a whole (rule G8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Severity {
     /// This key's delay, and nobody else's.
     ThisKey,

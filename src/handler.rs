@@ -90,6 +90,7 @@ impl<P> fmt::Debug for Traits<'_, P> {
 type KeyFunction<P> = Arc<dyn Fn(&P) -> Key + Send + Sync>;
 
 /// A handler with its key. Made by [`Handler::key`].
+#[must_use = "a handler does nothing until a worker has it"]
 pub struct Keyed<H: Handler> {
     handler: H,
     key: KeyFunction<H::Payload>,
@@ -115,6 +116,7 @@ impl<H: Handler> Handler for Keyed<H> {
 
 /// A handler on threads where blocking is allowed. Made by [`Handler::blocking`].
 #[derive(Debug)]
+#[must_use = "a handler does nothing until a worker has it"]
 pub struct Blocking<H>(H);
 
 impl<H: Handler> Handler for Blocking<H> {
@@ -139,6 +141,7 @@ where
 }
 
 /// A function as a handler. Made by [`handler`].
+#[must_use = "a handler does nothing until a worker has it"]
 pub struct FnHandler<F, P> {
     function: F,
     payload: PhantomData<fn(&P)>,

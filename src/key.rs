@@ -241,8 +241,7 @@ pub fn pk(namespace: Option<&str>, operation: &str, key: &Key, hash: KeyHash) ->
 }
 
 /// Whether a primary key is one of this namespace and operation: what a dead-letter note names is believed only then.
-#[must_use]
-pub fn belongs(pk: &Pk, namespace: Option<&str>, operation: &str) -> bool {
+pub(crate) fn belongs(pk: &Pk, namespace: Option<&str>, operation: &str) -> bool {
     pk.0.starts_with(&prefix(namespace, operation))
 }
 

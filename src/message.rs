@@ -1,15 +1,13 @@
 //! What a queue hands out: the message, and the delivery that owns its receipt handle.
 //!
-//! A [`Message`] is data and may be read by anybody; a [`Delivery`] is the right to settle it, and settling consumes
+//! A [`Message`] is data and may be read by anybody; a `Delivery` is the right to settle it, and settling consumes
 //! it. Nothing here calls a queue.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::{
-    clock::Millis,
-    lease::Lease,
-    settle::dead_letter::{self, Note},
-};
+use crate::{clock::Millis, lease::Lease, settle::dead_letter};
+
+pub use dead_letter::{ATTRIBUTE as DEAD_LETTER_ATTRIBUTE, Note};
 
 /// What was received, before it is decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

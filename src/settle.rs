@@ -1,6 +1,6 @@
 //! Settlements: what is to be done with a delivery, and doing it.
 //!
-//! A [`Settlement`] is decided elsewhere, by the job or by the worker; here it becomes queue calls. This is the only
+//! A `Settlement` is decided elsewhere, by the job or by the worker; here it becomes queue calls. This is the only
 //! place that deletes, delays or dead-letters. Nothing here changes a claim: of the guard it knows one write, the mark
 //! that a copy has been sent.
 
@@ -16,7 +16,7 @@ use crate::{
 
 use dead_letter::{DeadLetter, DeadLetters};
 
-pub mod dead_letter;
+pub(crate) mod dead_letter;
 
 /// What is to be done with a delivery.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 //!
 //! - [`MemoryBroker`] is an SQS account: it makes queues, standard and FIFO, with dead-letter queues, that answer as AWS
 //!   does. It lives on tokio's time, so that `#[tokio::test(start_paused = true)]` lets hours pass in no time.
-//! - [`crate::guard::memory`] is the table that belongs to it.
+//! - [`MemoryGuard`] is the table that belongs to it.
+//! - [`TestBed`] puts both together, and workers on them.
 //! - [`faults`] wraps any queue, guard or broker, in memory or not, and makes calls fail, hang, come late, or take
 //!   effect without a reply, by script or by rule.
 //!
@@ -12,10 +13,16 @@ mod bed;
 pub mod faults;
 mod planted;
 
-pub use crate::queue::memory::{Calls, LateChange, MemoryBroker, MemoryQueue, MemoryQueueSettings};
+pub use crate::{
+    guard::memory::MemoryGuard,
+    queue::memory::{Calls, LateChange, MemoryBroker, MemoryQueue, MemoryQueueSettings},
+};
+pub use bed::TestBed;
 pub use faults::{CALL_TIMEOUT, Call, Failure, Fault, Faults, FaultyBroker, FaultyGuard, FaultyQueue};
+#[doc(hidden)]
+pub use planted::Planted;
 #[cfg(feature = "planted")]
+#[doc(hidden)]
 pub use planted::plant;
-pub use {bed::TestBed, planted::Planted};
 
 pub(crate) use planted::planted;

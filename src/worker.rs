@@ -4,12 +4,7 @@
 //! it returns. What happens to one message is in [`job`](crate::job) and [`settle`](crate::settle); here is who is at
 //! work, and until when.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -29,14 +24,19 @@ use crate::{
 
 use lanes::Hall;
 use poll::Pulse;
+use report::Tally;
+
+pub use report::StopReport;
 
 mod check;
 mod configured;
 pub(crate) mod lanes;
 mod poll;
+mod report;
 
 /// A worker being built. Nothing is checked and nothing is called before [`run`](Self::run), which tells every problem at
 /// once.
+#[must_use = "a worker does nothing until it is run"]
 pub struct Worker {
     config: Result<Config, Vec<Problem>>,
     warnings: Vec<Warning>,
@@ -48,20 +48,19 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that is configured by the environment: `LEASEHOLD_*`, and for AWS the SDK's own variables.
-    #[must_use]
+    /// A worker that is configured by the environment, which is read now: [`LEASEHOLD_*`](crate#configuration), and for
+    /// AWS the SDK's own variables.
     pub fn from_env() -> Self {
         Self::configured(Config::from_env())
     }
 
-    /// As [`from_env`](Self::from_env), with variables of your own.
-    #[must_use]
+    /// As [`from_env`](Self::from_env), with these instead of the environment's `LEASEHOLD_*`.
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Self {
         Self::configured(Config::from_vars(vars))
     }
 
-    /// A worker that is configured in code.
-    #[must_use]
+    /// A worker that is configured in code. AWS is found by the SDK's own variables, unless [`aws`](Self::aws) says
+    /// otherwise.
     pub fn new(config: Config) -> Self {
         Self::configured(Ok((config, Vec::new())))
     }
@@ -82,8 +81,8 @@ impl Worker {
         }
     }
 
-    /// Gives a configured queue its handler.
-    #[must_use]
+    /// Gives a queue its handler. `name` is one that the configuration has: every queue there needs one handler, and a
+    /// handler needs its queue.
     pub fn queue(mut self, name: impl Into<String>, handler: impl Handler) -> Self {
         let name = name.into();
         if self.handlers.insert(name.clone(), Arc::new(handler)).is_some() {
@@ -94,27 +93,28 @@ impl Worker {
     }
 
     /// Uses this SDK configuration instead of the one from the environment: credentials, region, endpoint.
-    #[must_use]
     pub fn aws(mut self, config: &aws_config::SdkConfig) -> Self {
         self.aws = Some(config.clone());
         self
     }
 
     /// Uses other queues and another guard than AWS's: those of the [test kit](crate::testing), or your own.
-    #[must_use]
     pub fn adapters(mut self, broker: Arc<dyn Broker>, guard: Arc<dyn Guard>) -> Self {
         self.adapters = Some((broker, guard));
         self
     }
 
     /// Uses another clock than the machine's. For tests.
-    #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
     /// Works until told to stop, then drains, and is gone before `DRAIN_TIMEOUT`.
+    ///
+    /// The first stage of `shutdown` drains: nothing new is received, and what runs may go on for `DRAIN_TIMEOUT` less
+    /// `CANCEL_GRACE` and [`DRAIN_RESERVE`](crate::config::DRAIN_RESERVE). Then, or at the second stage, handlers are
+    /// cancelled, and their messages given back. No call to AWS is made after this has returned.
     ///
     /// # Errors
     /// The configuration is wrong, or AWS could not be reached within `START_TIMEOUT`. While running, no trouble with AWS
@@ -169,43 +169,6 @@ fn told(problems: &[Problem]) -> String {
         text.push_str(&format!("\n- {problem}"));
     }
     text
-}
-
-/// What a worker did, counted in deliveries.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct StopReport {
-    /// Took effect and were deleted.
-    pub done: u64,
-    /// Were deleted without a run: their work was done, or dead-lettered, before.
-    pub suppressed: u64,
-    /// Failed for good and were dead-lettered.
-    pub dead: u64,
-    /// Failed for good and were deleted, because the configuration says so.
-    pub dropped: u64,
-    /// Failed and come again.
-    pub failed: u64,
-    /// Come again without having failed: not yet, held by another, interrupted.
-    pub released: u64,
-    /// Were left to their visibility timeout.
-    pub left: u64,
-    /// Handlers that ignored their cancellation and still ran at the end.
-    pub stuck: u64,
-}
-
-/// The report while it grows.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<StopReport>);
-
-impl Tally {
-    /// Held for one line.
-    pub(crate) fn count(&self, count: impl FnOnce(&mut StopReport)) {
-        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn report(&self) -> StopReport {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A worker whose checks have passed.
@@ -263,6 +226,12 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
     }
     checked.halt.cancel();
     let last = (Instant::now() + checked.cancel_grace + DRAIN_RESERVE).min(gone_by);
+    if timeout_at(last - DRAIN_RESERVE, ended(queues)).await.is_ok() {
+        return;
+    }
+    // Nor are polls waited for now. One that is still parked may be handed what is given back, which costs that message a
+    // receive; but then it has ended, and gives the message back in its turn.
+    checked.halls.iter().for_each(|hall| hall.polled.cancel());
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
         for hall in &checked.halls {

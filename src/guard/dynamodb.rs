@@ -1,7 +1,7 @@
 //! The guard in a DynamoDB table.
 //!
 //! Owns one table's item calls: each method is one conditional write and reads the verdict from that write's own
-//! answer. Relies on [`super::claim`] and [`super::change`] for what a write requires and makes; `expressions` says it
+//! answer. Relies on `guard/claim.rs` and `guard/change.rs` for what a write requires and makes; `expressions` says it
 //! in DynamoDB's words, `record` in its types, `errors` hears its refusals. Must never read before it writes, and never
 //! let an SDK type out.
 

@@ -1,6 +1,6 @@
 //! A guard in memory: for tests, simulations and the test kit.
 //!
-//! Owns one map of records and carries out the pure code of [`super::claim`] and [`super::change`], nothing else; each
+//! Owns one map of records and carries out the pure code of `guard/claim.rs` and `guard/change.rs`, nothing else; each
 //! call is one atomic step. It never fails by itself, never loses a reply and never sweeps an expired record: faults
 //! are put in front of it by [`crate::testing`].
 

@@ -3,11 +3,16 @@
 //! A circuit opens at an outage, stays open while a probe fails, and every pause of it ends by itself. Three things use
 //! it: the guard's store, the handlers of a queue, and a queue that denies deletes. It never looks at messages.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use tokio::{
-    sync::watch,
+    sync::Notify,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
@@ -36,9 +41,11 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Circuit {
     what: String,
     clock: Clock,
-    state: watch::Sender<State>,
-    /// Finished work that is not yet written down.
-    unwritten: watch::Sender<usize>,
+    /// Locked for single looks and changes, never across an await.
+    state: Mutex<State>,
+    /// Wakes those who wait for a change in the order in which they came; a `watch` channel wakes them in a random one,
+    /// and a simulated run must replay.
+    changed: Notify,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +54,8 @@ struct State {
     unanswered: u32,
     /// Times in a row that it opened without a success in between.
     openings: u32,
+    /// Finished work that is not yet written down.
+    unwritten: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,21 +72,43 @@ enum Phase {
 
 impl Circuit {
     pub(crate) fn new(what: impl Into<String>, clock: Clock) -> Self {
-        let (state, _) = watch::channel(State { phase: Phase::Closed, unanswered: 0, openings: 0 });
-        Self { what: what.into(), clock, state, unwritten: watch::Sender::default() }
+        let state = State { phase: Phase::Closed, unanswered: 0, openings: 0, unwritten: 0 };
+        Self { what: what.into(), clock, state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for a state. Cancel safe.
+    async fn until(&self, is_it: impl Fn(&State) -> bool) {
+        loop {
+            // Listens before it looks, so that no change falls between the two.
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if is_it(&self.state()) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.state.borrow().phase.is_open()
+        self.state().phase.is_open()
     }
 
     pub(crate) fn is_trial(&self) -> bool {
-        self.state.borrow().phase == Phase::Trial
+        self.state().phase == Phase::Trial
     }
 
     /// It works.
     pub(crate) fn succeeded(&self) {
-        let before = self.state.borrow().phase;
+        let before = self.state().phase;
         // An open circuit is closed by its probe alone: a success may be that of a call from before the outage.
         if !before.is_open() {
             self.close(before);
@@ -85,11 +116,7 @@ impl Circuit {
     }
 
     fn close(&self, before: Phase) {
-        self.state.send_if_modified(|state| {
-            let changed = state.phase != Phase::Closed || state.unanswered > 0;
-            *state = State { phase: Phase::Closed, unanswered: 0, openings: 0 };
-            changed
-        });
+        self.change(|state| *state = State { phase: Phase::Closed, unanswered: 0, openings: 0, ..*state });
         if before != Phase::Closed {
             tracing::info!(circuit = self.what, "back; going on");
         }
@@ -98,7 +125,7 @@ impl Circuit {
     /// A call came to nothing; several in a row are an outage.
     pub(crate) fn unanswered(&self, cause: &str) {
         let mut outage = false;
-        self.state.send_modify(|state| {
+        self.change(|state| {
             state.unanswered += 1;
             outage = state.unanswered >= UNANSWERED_IN_A_ROW;
         });
@@ -110,15 +137,14 @@ impl Circuit {
     /// It is away. `retry_after` is its own word on when to try again.
     pub(crate) fn open(&self, cause: &str, retry_after: Option<Duration>) {
         let mut opened = None;
-        self.state.send_if_modified(|state| {
+        self.change(|state| {
             if matches!(state.phase, Phase::Open { .. }) {
-                return false;
+                return;
             }
             let pause = self.pause(state.openings).max(retry_after.unwrap_or_default());
             state.openings += 1;
             state.phase = Phase::Open { probe_at: Instant::now() + pause };
             opened = Some(pause);
-            true
         });
         if let Some(pause) = opened {
             tracing::error!(
@@ -137,18 +163,15 @@ impl Circuit {
 
     /// Waits until it is not open. Cancel safe.
     pub(crate) async fn closed(&self) {
-        let mut changes = self.state.subscribe();
-        // The sender lives in `self`, so the wait cannot fail.
-        let _ = changes.wait_for(|state| !state.phase.is_open()).await;
+        self.until(|state| !state.phase.is_open()).await;
     }
 
     /// Waits for a pause before a write is tried again, but no longer than to the probe that ends an outage. Cancel safe.
     pub(crate) async fn pause_or_probe(&self, pause: Duration) {
-        let phase = self.state.borrow().phase;
+        let phase = self.state().phase;
         match phase {
             Phase::Open { .. } => {
-                let mut changes = self.state.subscribe();
-                let probed = changes.wait_for(|state| !matches!(state.phase, Phase::Open { .. }));
+                let probed = self.until(|state| !matches!(state.phase, Phase::Open { .. }));
                 let _ = timeout(pause, probed).await;
             }
             Phase::CatchingUp => sleep(pause.min(CATCH_UP_PAUSE)).await,
@@ -158,23 +181,23 @@ impl Circuit {
 
     /// Says that finished work is being written, until what comes back is dropped.
     pub(crate) fn unwritten(&self) -> Unwritten<'_> {
-        self.unwritten.send_modify(|count| *count += 1);
+        self.change(|state| state.unwritten += 1);
         Unwritten(self)
     }
 
     /// Lets finished work be written first, and then closes; not if it has opened again meanwhile.
     async fn catch_up(&self) {
-        self.state.send_modify(|state| *state = State { phase: Phase::CatchingUp, unanswered: 0, ..*state });
-        let _ = timeout(CATCH_UP, self.unwritten.subscribe().wait_for(|count| *count == 0)).await;
-        if self.state.borrow().phase == Phase::CatchingUp {
-            self.close(Phase::CatchingUp);
+        self.change(|state| *state = State { phase: Phase::CatchingUp, unanswered: 0, ..*state });
+        let _ = timeout(CATCH_UP, self.until(|state| state.unwritten == 0)).await;
+        let phase = self.state().phase;
+        if phase == Phase::CatchingUp {
+            self.close(phase);
         }
     }
 
     /// Waits until it is not on trial. Cancel safe.
     pub(crate) async fn tried(&self) {
-        let mut changes = self.state.subscribe();
-        let _ = changes.wait_for(|state| state.phase != Phase::Trial).await;
+        self.until(|state| state.phase != Phase::Trial).await;
     }
 
     /// Probes whenever it is open, for ever. `proves` says whether a passed probe proves that work will pass; else the
@@ -184,25 +207,20 @@ impl Circuit {
         P: Fn() -> F,
         F: Future<Output = Result<(), String>>,
     {
-        let mut changes = self.state.subscribe();
         loop {
-            let phase = changes.borrow_and_update().phase;
-            let Phase::Open { probe_at } = phase else {
-                if changes.changed().await.is_err() {
-                    return;
-                }
-                continue;
-            };
+            self.until(|state| matches!(state.phase, Phase::Open { .. })).await;
+            let phase = self.state().phase;
+            let Phase::Open { probe_at } = phase else { continue };
             sleep_until(probe_at).await;
             match probe().await {
                 Ok(()) if proves => self.catch_up().await,
                 Ok(()) => {
                     tracing::info!(circuit = self.what, "the probe passed; letting a little through");
-                    self.state.send_modify(|state| state.phase = Phase::Trial);
+                    self.change(|state| state.phase = Phase::Trial);
                 }
                 Err(cause) => {
                     tracing::warn!(circuit = self.what, cause, "still away");
-                    self.state.send_modify(|state| {
+                    self.change(|state| {
                         state.phase = Phase::Open { probe_at: Instant::now() + self.pause(state.openings) };
                         state.openings += 1;
                     });
@@ -224,7 +242,7 @@ pub(crate) struct Unwritten<'a>(&'a Circuit);
 
 impl Drop for Unwritten<'_> {
     fn drop(&mut self) {
-        self.0.unwritten.send_modify(|count| *count -= 1);
+        self.0.change(|state| state.unwritten -= 1);
     }
 }
 

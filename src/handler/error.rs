@@ -13,6 +13,7 @@ pub type HandlerResult<T = ()> = Result<T, HandlerError>;
 ///
 /// Not itself an [`Error`], as `anyhow::Error` is not, so that `?` turns any error into one. Any error is a retry unless
 /// it says otherwise.
+#[must_use = "an error means something only where it is returned"]
 pub struct HandlerError {
     pub(crate) verdict: Verdict,
     pub(crate) reason: Cow<'static, str>,
@@ -45,39 +46,33 @@ impl HandlerError {
     }
 
     /// The work can never succeed: it is dead-lettered, with the reason.
-    #[must_use]
     pub fn permanent(self) -> Self {
         Self { verdict: Verdict::Permanent, ..self }
     }
 
     /// A failed attempt, to be repeated after `delay` instead of after the back-off. At most 12 hours.
-    #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { verdict: Verdict::Retry(Some(delay)), ..self }
     }
 
     /// Come back in `delay`, without using an attempt: a rate limit, a maintenance window, data that is still on its way.
-    #[must_use]
     pub fn not_yet(self, delay: Duration) -> Self {
         Self { verdict: Verdict::NotYet(delay), ..self }
     }
 
     /// What does the work is not there. Uses no attempt, and the queue pauses until it is back; but a key that meets
     /// this again and again while others succeed has failed.
-    #[must_use]
     pub fn unavailable(self) -> Self {
         Self { verdict: Verdict::Unavailable(None), ..self }
     }
 
     /// A short stable code: what dead letters are grouped by. `error` without it.
-    #[must_use]
     pub fn reason(self, code: impl Into<Cow<'static, str>>) -> Self {
         Self { reason: code.into(), ..self }
     }
 
     /// Inside a step: the refusal is final, so the next attempt uses a new downstream key. Payment providers replay a
     /// stored refusal under the same key.
-    #[must_use]
     pub fn definite(self) -> Self {
         Self { definite: true, ..self }
     }

@@ -109,6 +109,7 @@ const CREDENTIALS: [&str; 15] = [
 /// Only a worker that is itself killed with SIGKILL cannot do that. A program that lives on then may still be at work
 /// when another worker takes the key over, with the same idempotency key and a higher fence.
 #[derive(Debug, Clone)]
+#[must_use = "a handler does nothing until a worker has it"]
 pub struct ExecHandler {
     program: String,
     args: Vec<String>,
@@ -122,7 +123,6 @@ impl ExecHandler {
     }
 
     /// Lets the program have the worker's AWS credentials, as far as they are in variables.
-    #[must_use]
     pub fn with_aws_credentials(self) -> Self {
         Self { aws_credentials: true, ..self }
     }

@@ -51,6 +51,7 @@ impl fmt::Display for DecodeError {
 
 impl Error for DecodeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.0)
+        // Its own text is in ours, so the chain goes on behind it.
+        self.0.source()
     }
 }

@@ -24,6 +24,9 @@ use crate::{
 use super::{Cancelled, HandlerError, HandlerResult, JobContext};
 
 /// The key to give to a downstream API for one step: the same on every attempt.
+///
+/// It reads `operation#key/step`. One that would be longer than 255 bytes, or hold anything but visible ASCII (a step's
+/// name with a space, say), is its SHA-256 instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepKey(String);
 

@@ -60,6 +60,7 @@ impl Default for MemoryQueueSettings {
 /// What a standard queue answers to a visibility change with the latest handle of a message that has become visible
 /// again. Sources contradict each other, so that a worker has to live with both; FIFO queues always refuse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LateChange {
     /// As documented (`MessageNotInflight`):
     /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html>
@@ -71,6 +72,7 @@ pub enum LateChange {
 
 /// How often an operation was called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Calls {
     /// The calls, refused ones included. A long poll counts when it arrives.
     pub calls: u64,

@@ -19,7 +19,7 @@ use crate::{
 /// The name of the one message attribute that a dead-lettered copy carries.
 pub const ATTRIBUTE: &str = "leasehold";
 
-/// Why a message was dead-lettered.
+/// Why a message was dead-lettered: what its copy carries, as JSON, in the [attribute](ATTRIBUTE) of ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -55,7 +55,7 @@ pub struct Note {
     pub dead_at: Millis,
     /// Message attributes that this one displaced, since SQS takes ten at the most.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub displaced: BTreeMap<String, Displaced>,
+    pub(crate) displaced: BTreeMap<String, Displaced>,
 }
 
 impl Note {
@@ -76,7 +76,7 @@ impl Note {
 
 /// An attribute that travels inside the note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Displaced {
+pub(crate) struct Displaced {
     #[serde(rename = "type")]
     data_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -116,13 +116,11 @@ impl TestBed {
     }
 
     /// A worker on this account, configured by these variables.
-    #[must_use]
     pub fn worker(&self, vars: &[(&str, &str)]) -> Worker {
         self.worker_with(vars, self.broker.clock().clone())
     }
 
     /// As [`worker`](Self::worker), with a clock of its own.
-    #[must_use]
     pub fn worker_with(&self, vars: &[(&str, &str)], clock: Clock) -> Worker {
         let guard: Arc<dyn Guard> = Arc::new(self.guard.clone());
         Worker::from_vars(vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))

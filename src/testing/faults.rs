@@ -49,6 +49,7 @@ pub enum Fault {
 
 /// How a call fails, by the meanings that both ports have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 #[expect(missing_docs, reason = "each is what the variant of this name of QueueError or GuardError is")]
 pub enum Failure {
     Throttled,
@@ -66,6 +67,7 @@ pub enum Failure {
 
 /// One call that came by.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Call {
     /// Of a queue: `receive`, `delete`, `change_visibility`, `send`, `facts`. Of a guard: `claim`, `take_over`, a change
     /// by its name (`renew`, `step`, `confirm`, `release`, `fail`, `bury`, `copied`), `read`, `probe`, `facts`. Of a

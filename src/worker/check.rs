@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     aws::{self, Aws},
     clock::Clock,
-    config::{Config, DRAIN_RESERVE, DeadLetter, GuardMode, Problem, QueueConfig, VisibilityTimeout},
+    config::{Config, DeadLetter, GuardMode, Problem, QueueConfig, VisibilityTimeout},
     guard::{
         Guard, GuardError,
         dynamodb::DynamoDbGuard,
@@ -30,7 +30,10 @@ use crate::{
     },
 };
 
-use super::{Checked, Tally, Worker, WorkerError, lanes::Hall};
+use super::{
+    Checked, Tally, Worker, WorkerError,
+    lanes::{Hall, SETTLING},
+};
 
 /// Between two looks at what could not be reached: short, for a worker that is not ready does nothing else.
 const RETRY: Duration = Duration::from_secs(1);
@@ -99,13 +102,13 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
         None => Some(Problem::new(
             format!("the queue {name:?} has no handler"),
             format!(
-                "{}=exec:./handle-{name}, or .queue({name:?}, ..) in code",
+                ".queue({name:?}, ..) in code; for `leasehold run`, {}=exec:./handle-{name}",
                 crate::config::variable(name, "HANDLER")
             ),
         )),
         Some(handler) if handler.has_key() && queue.key.is_some() => Some(Problem::new(
-            format!("the key of {name:?} is set in code and in {variable}"),
-            format!("unset {variable}"),
+            format!("the key of {name:?} is set in code and by a variable"),
+            format!("unset {variable}, or LEASEHOLD_KEY where that is the one, and set it for the other queues"),
         )),
         Some(handler) if !handler.has_key() && queue.key.is_none() && queue.guard == GuardMode::Claim => {
             Some(Problem::new(
@@ -187,7 +190,8 @@ async fn look_at_queue(
         }
         Err(error) => return wrong_address(error, &config.address, &variable("URL"), problems),
     };
-    if let Some(facts) = facts.as_ref().filter(|facts| facts.retention > config.done_ttl) {
+    let remembers = config.guard == GuardMode::Claim;
+    if let Some(facts) = facts.as_ref().filter(|facts| remembers && facts.retention > config.done_ttl) {
         problems.push(Problem::new(
             format!(
                 "\"done\" is remembered for {:?}, but the queue {name:?} keeps messages for {:?}: a late duplicate would \
@@ -300,12 +304,14 @@ fn build(
             };
             let concurrency = jobs.config.concurrency;
             Some(Arc::new(Hall {
-                wait_time: wait_time(&name, jobs.config.wait_time, visibility, config.drain_timeout),
+                wait_time: super::poll::wait_time(&name, jobs.config.wait_time, visibility, config.drain_timeout),
                 fifo: facts.map_or_else(|| jobs.config.address.to_string().ends_with(".fifo"), |facts| facts.fifo),
                 max_receive_count: facts
                     .and_then(|facts| facts.redrive.as_ref())
                     .map(|policy| policy.max_receive_count),
                 slots: Arc::new(Semaphore::new(concurrency)),
+                gathering: tokio::sync::Mutex::default(),
+                settling: Arc::new(Semaphore::new(SETTLING)),
                 places: Arc::new(Semaphore::new(concurrency.div_ceil(2))),
                 tick: Tick::for_leases_of(visibility),
                 intake: Arc::new(Circuit::new(format!("deletes from {name}"), clock.clone())),
@@ -333,16 +339,4 @@ fn build(
 /// In a range, the queue's own timeout is where it starts (rule L3).
 fn visibility(range: VisibilityTimeout, facts: Option<&QueueFacts>) -> Duration {
     facts.map_or(range.floor, |facts| facts.visibility.clamp(range.floor, range.ceiling))
-}
-
-/// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4); one
-/// that comes after the drain has to be aborted, and hides what it brings for a whole timeout (rule D1).
-fn wait_time(name: &str, asked: Duration, visibility: Duration, drain_timeout: Duration) -> Duration {
-    let most = (visibility / 2).min(drain_timeout.saturating_sub(DRAIN_RESERVE));
-    let most = Duration::from_secs(most.as_secs());
-    if asked > most {
-        let why = "a poll must come back within half of the visibility timeout, and before a drain ends";
-        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {why}");
-    }
-    asked.min(most)
 }

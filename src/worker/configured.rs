@@ -1,11 +1,9 @@
-//! What a worker takes from its configuration on request: which of the queues, and the handlers that settings name.
-
-use std::sync::Arc;
+//! What a worker that was given its configuration says of it, and takes of it: some of the queues.
+//!
+//! For whoever must know the configuration before the worker runs, as the command does. Checks nothing but names.
 
 use super::Worker;
 use crate::config::{Config, Problem};
-#[cfg(unix)]
-use crate::{config::HandlerSpec, handler::exec::ExecHandler};
 
 impl Worker {
     /// The configuration, unless something is wrong with it, which [`run`](Self::run) tells.
@@ -15,7 +13,6 @@ impl Worker {
     }
 
     /// Works on these of the configured queues only. A name that is none of them is a problem.
-    #[must_use]
     pub fn only(mut self, names: &[String]) -> Self {
         let Ok(config) = &mut self.config else { return self };
         let unknown: Vec<_> = names.iter().filter(|name| !config.queues.contains_key(*name)).collect();
@@ -27,18 +24,6 @@ impl Worker {
             let what = format!("there is no queue {name:?} to work on alone: LEASEHOLD_QUEUES names {known}");
             Problem::new(what, format!("--only {known}"))
         }));
-        self
-    }
-
-    /// Gives each queue that has no handler the one that its setting `HANDLER` names.
-    #[cfg(unix)]
-    #[must_use]
-    pub fn configured_handlers(mut self) -> Self {
-        let Ok(config) = &self.config else { return self };
-        for (name, queue) in &config.queues {
-            let Some(HandlerSpec::Exec { program, args }) = &queue.handler else { continue };
-            self.handlers.entry(name.clone()).or_insert_with(|| Arc::new(ExecHandler::new(program, args)));
-        }
         self
     }
 }

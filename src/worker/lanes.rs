@@ -34,6 +34,11 @@ pub(crate) struct Hall {
     pub(crate) max_receive_count: Option<u32>,
     pub(crate) wait_time: Duration,
     pub(crate) slots: Arc<Semaphore>,
+    /// Whose turn it is to gather slots: pollers that gather side by side share out what comes free, and then each asks
+    /// for a few messages where one could ask for ten.
+    pub(crate) gathering: tokio::sync::Mutex<()>,
+    /// Deliveries that are being settled without a slot: nothing of theirs runs any more.
+    pub(crate) settling: Arc<Semaphore>,
     /// Places for what waits without a slot: half as many as slots, so that waiters never outnumber runs.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) tick: Tick,
@@ -47,6 +52,10 @@ pub(crate) struct Hall {
     pub(crate) gone: CancellationToken,
     pub(crate) tally: Arc<Tally>,
 }
+
+/// So many deliveries are settled at once without a slot; more keep theirs, so that a queue that does not answer stops
+/// the intake.
+pub(crate) const SETTLING: usize = 200;
 
 /// What is this near is waited for in place: a delay would cost a receive and whole seconds.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
@@ -67,6 +76,10 @@ pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, sl
             Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&*hall.desk.queue, follower, reach), work))
         });
         let settlement = settlement.await;
+        let settling = hall.settling.try_acquire();
+        if deliveries.is_empty() && settling.is_ok() {
+            slot.take();
+        }
         if !hall.settle(head, settlement).await {
             break;
         }

@@ -19,6 +19,7 @@ use tokio::{
 
 use crate::{
     clock::{Clock, Moment},
+    config::DRAIN_RESERVE,
     lease::{Deadline, Lease},
     message::Delivery,
     queue::{BATCH, LONGEST_VISIBILITY, Receive, Received},
@@ -109,10 +110,23 @@ async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
     }
 }
 
+/// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4); one
+/// that comes after the drain has to be aborted, and hides what it brings for a whole timeout (rule D1).
+pub(super) fn wait_time(name: &str, asked: Duration, visibility: Duration, drain_timeout: Duration) -> Duration {
+    let most = (visibility / 2).min(drain_timeout.saturating_sub(DRAIN_RESERVE));
+    let most = Duration::from_secs(most.as_secs());
+    if asked > most {
+        let why = "a poll must come back within half of the visibility timeout, and before a drain ends";
+        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {why}");
+    }
+    asked.min(most)
+}
+
 /// Waits until messages may be received and there are slots for them (rule R1).
 async fn ready(hall: &Hall) -> Vec<OwnedSemaphorePermit> {
     loop {
         hall.may_receive().await;
+        let _turn = hall.gathering.lock().await;
         let wanted = most(hall);
         let mut slots = Vec::with_capacity(wanted);
         let Ok(first) = Arc::clone(&hall.slots).acquire_owned().await else { return slots };

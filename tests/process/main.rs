@@ -5,6 +5,7 @@
 
 mod bench;
 mod crash;
+mod demo;
 mod proxy;
 mod run;
 mod start;

@@ -45,22 +45,32 @@ type Strikes = fn(u64) -> bool;
 
 #[derive(Debug, Default)]
 struct Faults {
-    by_operation: BTreeMap<&'static str, Vec<(Fault, Strikes)>>,
+    planned: Vec<Planned>,
+    /// Calls so far, by operation.
     calls: BTreeMap<String, u64>,
-    struck: BTreeMap<String, u64>,
+}
+
+#[derive(Debug)]
+struct Planned {
+    operation: &'static str,
+    fault: Fault,
+    strikes: Strikes,
+    has_struck: bool,
 }
 
 impl Faults {
+    /// What happens to the next call of an operation.
     fn strike(&mut self, operation: &str) -> Vec<Fault> {
-        let call = self.calls.entry(operation.to_owned()).or_default();
-        *call += 1;
-        let faults = self.by_operation.get(operation).into_iter().flatten();
-        let struck: Vec<_> = faults.filter(|(_, strikes)| strikes(*call)).map(|(fault, _)| *fault).collect();
-        for fault in &struck {
-            let name = format!("{operation} {}", format!("{fault:?}").split('(').next().unwrap_or_default());
-            *self.struck.entry(name).or_default() += 1;
-        }
-        struck
+        let calls = self.calls.entry(operation.to_owned()).or_default();
+        *calls += 1;
+        let planned = self.planned.iter_mut().filter(|planned| planned.operation == operation);
+        let striking = planned.filter(|planned| (planned.strikes)(*calls));
+        striking
+            .map(|planned| {
+                planned.has_struck = true;
+                planned.fault
+            })
+            .collect()
     }
 }
 
@@ -90,15 +100,16 @@ impl Proxy {
 
     /// With a fault that strikes certain calls of an operation: the part of `X-Amz-Target` after the dot.
     pub(crate) fn with(self, operation: &'static str, fault: Fault, strikes: Strikes) -> Self {
-        let mut faults = self.faults.lock().expect("not poisoned");
-        faults.by_operation.entry(operation).or_default().push((fault, strikes));
-        drop(faults);
+        let planned = Planned { operation, fault, strikes, has_struck: false };
+        self.faults.lock().expect("not poisoned").planned.push(planned);
         self
     }
 
-    /// How often each fault has struck: `DeleteMessageBatch LoseReply`.
-    pub(crate) fn struck(&self) -> BTreeMap<String, u64> {
-        self.faults.lock().expect("not poisoned").struck.clone()
+    /// The faults that never struck.
+    pub(crate) fn idle_faults(&self) -> Vec<String> {
+        let faults = self.faults.lock().expect("not poisoned");
+        let idle = faults.planned.iter().filter(|planned| !planned.has_struck);
+        idle.map(|planned| format!("{} {:?}", planned.operation, planned.fault)).collect()
     }
 }
 

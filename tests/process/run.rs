@@ -36,6 +36,30 @@ async fn a_program_gets_the_environment_without_settings_and_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_program_says_is_in_the_log() {
+    let bench = Bench::new().await;
+    bench.send(["a"]).await;
+    let mut worker = bench.settings("echo a word; echo another >&2; exit 0").start();
+    worker.says("\"deleted\"").await;
+    let log = worker.stops().await.log.join("\n");
+    assert!(log.contains(r#""message":"a word","stream":"stdout""#), "{log}");
+    assert!(log.contains(r#""message":"another","stream":"stderr""#), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_leaves_the_other_queues_alone() {
+    let bench = Bench::new().await;
+    bench.send(["a"]).await;
+    // That there is no such queue as the other, nor a handler for it, does not matter then.
+    let settings = bench.settings("exit 0").set("LEASEHOLD_QUEUES", "jobs,other").arg("--only").arg("jobs");
+    let mut worker = settings.set("LEASEHOLD_LOG_FORMAT", "text").start();
+    worker.says("deleted").await;
+    let ended = worker.stops().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.log.last().is_some_and(|line| line.contains("stopped done=1")), "{:?}", ended.log);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_missing_burns_nothing_and_work_goes_on_when_it_appears() {
     let bench = Bench::new().await;
     bench.send(0..3).await;

@@ -34,6 +34,10 @@ async fn r5_what_is_missing_in_aws_and_in_settings_ends_with_78_too() {
     assert_eq!(bare.code, Some(78));
     assert!(bare.stderr.contains("LEASEHOLD_JOBS_HANDLER=exec:"), "{}", bare.stderr);
 
+    let filter = settings.clone().set("LEASEHOLD_LOG", "info,=loud=").start().ends().await;
+    assert_eq!(filter.code, Some(78));
+    assert!(filter.stderr.contains("LEASEHOLD_LOG=info"), "{}", filter.stderr);
+
     let only = settings.arg("--only").arg("job").start().ends().await;
     assert_eq!(only.code, Some(78));
     assert!(only.stderr.contains("--only jobs"), "{}", only.stderr);

@@ -1,6 +1,6 @@
 //! Signals: a worker that is told to stop finishes what it can, gives the rest back, and is gone in time.
 
-use std::{fs, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -30,14 +30,14 @@ async fn d2_a_handler_longer_than_the_drain_is_killed_and_given_back() {
     bench.send(["a"]).await;
     let settings = bench.settings("exec 3>begun; trap '' TERM; sleep 300 & echo >&3; wait; sleep 300");
     let settings = settings.set("LEASEHOLD_CANCEL_GRACE", "500ms").set("LEASEHOLD_DRAIN_TIMEOUT", "4s");
-    let worker = settings.start();
+    // Its polls are parked for longer than the drain lasts.
+    let worker = settings.set("LEASEHOLD_WAIT_TIME", "15s").start();
     begun.is_written_to().await;
     let told = Instant::now();
-    assert_eq!(worker.stops().await.clean_report(), report([("released", 1)]));
+    let report = worker.stops().await.clean_report();
     assert!(told.elapsed() < Duration::from_secs(4), "{:?}", told.elapsed());
     begun.is_let_go().await;
-    assert_eq!(bench.statuses().await.into_values().collect::<Vec<_>>(), ["RELEASED"]);
-    assert_eq!(bench.receives_of_the_message().await, 2);
+    assert_given_back(&bench, &report).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,14 +45,24 @@ async fn d1_a_second_signal_does_not_wait_for_handlers() {
     let bench = Bench::new().await;
     let mut begun = bench.pipe("begun");
     bench.send(["a"]).await;
-    let mut worker = bench.settings("exec 3>begun; echo >&3; exec sleep 300").start();
+    // Its polls are parked for longer than it has after a second signal.
+    let settings = bench.settings("exec 3>begun; echo >&3; exec sleep 300").set("LEASEHOLD_WAIT_TIME", "15s");
+    let mut worker = settings.start();
     begun.is_written_to().await;
     worker.signal(Signal::TERM);
     worker.says("draining").await;
     let told = Instant::now();
     worker.signal(Signal::INT);
-    assert_eq!(worker.ends().await.clean_report(), report([("released", 1)]));
-    assert!(told.elapsed() < Duration::from_secs(15), "the drain has 25 s: {:?}", told.elapsed());
+    let report = worker.ends().await.clean_report();
+    assert!(told.elapsed() < Duration::from_secs(10), "the drain has 25 s: {:?}", told.elapsed());
     begun.is_let_go().await;
-    assert_eq!(bench.receives_of_the_message().await, 2);
+    assert_given_back(&bench, &report).await;
+}
+
+/// The only message is released and visible. A parked poll may have been handed it once more, and has given it back as
+/// well.
+async fn assert_given_back(bench: &Bench, report: &BTreeMap<String, u64>) {
+    assert!(report.keys().eq(["released"]), "{report:?}");
+    assert_eq!(bench.statuses().await.into_values().collect::<Vec<_>>(), ["RELEASED"]);
+    assert_eq!(u64::from(bench.receives_of_the_message().await), report["released"] + 1);
 }

@@ -20,9 +20,6 @@ pub(crate) struct Job {
     /// What it does on its first runs, in turn; after that it succeeds.
     #[serde(default)]
     pub(crate) first: Vec<Act>,
-    /// Part of the payload that tells two payloads apart.
-    #[serde(default)]
-    pub(crate) note: String,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -138,7 +138,7 @@ async fn g11_a_redriven_message_begins_anew_also_when_it_was_mended() {
     let mut copy = leasehold::queue::Outgoing::from(&dead);
     copy.body = r#"{"id":"a","note":"mended"}"#.into();
     copy.attributes.insert(
-        leasehold::settle::dead_letter::ATTRIBUTE.into(),
+        leasehold::message::DEAD_LETTER_ATTRIBUTE.into(),
         leasehold::message::Attribute::text(serde_json::to_string(&note).unwrap()),
     );
     bed.queue("jobs").put(copy);

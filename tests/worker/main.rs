@@ -1,7 +1,14 @@
 //! The worker on queues and a guard in memory, with a paused clock. Each test carries the number of the rule it proves.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, which clippy takes for production code here"
+)]
 
+mod api;
 mod bench;
 mod guarding;
+mod lanes;
 mod leases;
 mod life;
 mod receiving;

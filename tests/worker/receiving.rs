@@ -68,6 +68,18 @@ async fn r1_at_saturation_messages_are_not_asked_for_one_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r1_pollers_take_turns_so_that_slots_which_come_free_one_by_one_make_full_receives() {
+    let (bed, book) = bed();
+    // Handlers that take from 10 ms to 1 s, so that about eighty slots come free in a second, one at a time.
+    for id in 0..800 {
+        bed.send("jobs", format!(r#"{{"id":"{id}","millis":{}}}"#, 10 + id * 7919 % 991));
+    }
+    worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "40")]).run(bed.until_idle()).await.unwrap();
+    let receives = bed.queue("jobs").calls()["receive"].calls;
+    assert!(receives <= 110, "{receives} receives brought 800 messages");
+}
+
+#[tokio::test(start_paused = true)]
 async fn full_batches_cost_two_writes_and_a_tenth_of_a_receive_for_each_message() {
     let (bed, book) = bed();
     send(&bed, 1000, 0);
@@ -143,4 +155,14 @@ async fn r4_polls_without_a_wait_time_do_not_spin_on_an_empty_queue() {
         let polls = faults.calls()["receive"];
         assert!(polls <= 130, "{short:?}: {polls} polls by two pollers in a minute");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r1_a_slow_delete_keeps_no_slot_from_the_next_handler() {
+    let (bed, book) = bed();
+    send(&bed, 5, 100);
+    bed.queue_faults("jobs").always("delete", Fault::DelayReply(Duration::from_secs(4)));
+    let report = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "1")]).run(bed.until_idle()).await.unwrap();
+    assert_eq!(report.done, 5);
+    assert!((0..5).all(|id| book.began(&id.to_string()) == [0]), "all within a second");
 }

@@ -1,5 +1,11 @@
 //! Sequences of events that have broken workers like this one, each as a test of its own.
 
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "helpers of tests, which clippy takes for production code here"
+)]
+
 use std::{
     sync::{Arc, Mutex, mpsc},
     time::Duration,
@@ -144,6 +150,18 @@ async fn g1_a_renewal_that_lands_between_look_and_takeover_is_honoured() {
     let taken = bed.guard.history().into_iter().find(|(name, _)| *name == "take_over").expect("in the end").1;
     assert!(taken.updated_at >= renewed.lease_until + 2 * SECOND, "{taken:?} although {renewed:?}");
     assert_eq!(book.runs("a").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l1_a_claim_that_is_answered_after_its_lease_starts_nothing() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":1000}"#);
+    let (late, [_, _, guard]) = apart(&bed, &book, &[]);
+    guard.next("claim", Fault::DelayReply(40 * SECOND));
+    late.run(bed.until_idle()).await.unwrap();
+    let runs = book.runs("a");
+    assert_eq!((runs.len(), runs[0].cancelled), (1, None), "{runs:?}");
+    assert_eq!(record(&bed, "a").takeovers, 0, "it was given back");
 }
 
 #[tokio::test(start_paused = true)]

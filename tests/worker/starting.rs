@@ -33,7 +33,7 @@ async fn r5_all_problems_of_settings_and_handlers_are_told_at_once() {
         .queue("oders", handler(nothing));
     let problems = refusal(worker).await;
     assert_eq!(problems.len(), 4, "{problems:#?}");
-    for (problem, part) in problems.iter().zip(["LEASEHOLD_EMAILS_KEY", "no handler", "in code and in", "oders"]) {
+    for (problem, part) in problems.iter().zip(["LEASEHOLD_EMAILS_KEY", "no handler", "in code and by", "oders"]) {
         assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problem}");
     }
 }
@@ -44,11 +44,8 @@ async fn r5_all_problems_of_queues_and_table_are_told_at_once() {
     bed.broker.create("alone", MemoryQueueSettings::default());
     let kept = MemoryQueueSettings { redrive: Some(("good-dlq".into(), 5)), ..MemoryQueueSettings::default() };
     bed.broker.create("kept", kept);
-    let vars = [
-        ("LEASEHOLD_QUEUES", "good,alone,absent,kept"),
-        ("LEASEHOLD_KEY", "/id"),
-        ("LEASEHOLD_KEPT_DONE_TTL", "1h"),
-    ];
+    let vars =
+        [("LEASEHOLD_QUEUES", "good,alone,absent,kept"), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_KEPT_DONE_TTL", "1h")];
     bed.guard.set_facts(TableFacts {
         key: TableKey { hash: "id".into(), is_string: true, range: None },
         ttl: Ok(Some("ttl".into())),
@@ -58,7 +55,9 @@ async fn r5_all_problems_of_queues_and_table_are_told_at_once() {
         worker = worker.queue(name, handler(nothing));
     }
     let problems = refusal(worker).await;
-    for part in ["\"alone\" has no dead-letter", "no queue absent", "LEASEHOLD_KEPT_DONE_TTL", "the key \"id\"", "TTL of"] {
+    for part in
+        ["\"alone\" has no dead-letter", "no queue absent", "LEASEHOLD_KEPT_DONE_TTL", "the key \"id\"", "TTL of"]
+    {
         assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:#?}");
     }
     assert_eq!(problems.len(), 5, "{problems:#?}");

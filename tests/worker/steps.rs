@@ -34,8 +34,8 @@ impl Stage {
         Self { bed, log: Arc::default(), runs: Arc::default() }
     }
 
-    fn note(&self, what: impl ToString) {
-        self.log.lock().unwrap().push(what.to_string());
+    fn note(&self, what: impl Into<String>) {
+        self.log.lock().unwrap().push(what.into());
     }
 
     fn log(&self) -> Vec<String> {
@@ -125,7 +125,7 @@ async fn s1_a_step_whose_record_is_lost_runs_again_with_the_same_key() {
 plays!(NoJson, |stage, cx| {
     let _: BTreeMap<Vec<u8>, u8> = cx
         .step("odd", async |key| {
-            stage.note(key);
+            stage.note(key.to_string());
             Ok::<_, HandlerError>(BTreeMap::from([(vec![1], 1)]))
         })
         .await?;
@@ -143,7 +143,7 @@ async fn s1_a_result_that_is_no_json_is_kept_as_done_and_fails_for_good() {
 plays!(Refused, |stage, cx| {
     let run = stage.run();
     cx.step("charge", async |key| {
-        stage.note(key);
+        stage.note(key.as_str());
         if run == 1 { Err("card declined").definite() } else { Ok(()) }
     })
     .await
@@ -193,7 +193,7 @@ async fn s1_a_result_too_large_for_the_record_is_kept_as_done_and_fails_for_good
 plays!(Full, |stage, cx| {
     for n in 0..10 {
         cx.step(format!("part-{n}"), async |_| {
-            stage.note(n);
+            stage.note(format!("part {n}"));
             Ok::<_, HandlerError>("x".repeat(60_000))
         })
         .await?;

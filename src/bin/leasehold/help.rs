@@ -1,4 +1,6 @@
 //! What `--help` says below the options: examples, exit codes, and the settings from the library's own table.
+//!
+//! Says nothing that is not so elsewhere: what a handler is told is documented at `ExecHandler`.
 
 use std::fmt::Write;
 

@@ -10,12 +10,9 @@ use leasehold::{
 };
 use tracing_subscriber::{EnvFilter, fmt};
 
-/// What has much to say that concerns nobody: the SDK and its HTTP client, and the embedded engine. A filter that names
-/// one of them has the last word on it.
-const QUIET: &str = "aws_config=warn,aws_credential_types=warn,aws_runtime=warn,aws_sdk_dynamodb=warn,aws_sdk_sqs=warn,\
-                     aws_sigv4=warn,aws_smithy_http_client=warn,aws_smithy_runtime=warn,aws_smithy_runtime_api=warn,\
-                     dynoxide=warn,h2=warn,hyper=warn,hyper_util=warn,rustack_sqs_core=warn,rustack_sqs_http=warn,\
-                     rustls=warn";
+/// What has much to say that concerns nobody, by the beginnings of crates' names: the SDK and its HTTP client, and the
+/// embedded engine. A filter that names one of these crates has the last word on it.
+const QUIET: &str = "aws=warn,dynoxide=warn,h2=warn,hyper=warn,rustack=warn,rustls=warn";
 
 /// Starts the log. Without a format it is text on a terminal, and JSON elsewhere.
 ///

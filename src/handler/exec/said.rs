@@ -1,4 +1,6 @@
 //! What a program writes: passed on to the log, and only its end kept.
+//!
+//! Read as fast as it comes, so that a program is never held up by us, in memory that is bounded whatever it writes.
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 

@@ -144,8 +144,11 @@ async fn d2_what_a_program_leaves_running_is_killed_and_not_waited_for() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_daemon_that_left_the_group_with_the_pipes_is_not_waited_for() {
+    let folder = TempDir::new().expect("a folder");
+    let left = folder.path().join("left");
+    let daemon = format!("setsid sh -c 'touch {0}; exec sleep 5' & until [ -e {0} ]; do :; done", left.display());
     let began = Instant::now();
-    assert!(run_shell("setsid sleep 5 & exit 0", "").await.is_ok());
+    assert!(run_shell(&daemon, "").await.is_ok());
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 

@@ -27,7 +27,7 @@ use crate::{
     queue::{BATCH, LARGEST_MESSAGE},
 };
 
-/// How long a batch stays open when no other is under way: long enough for the calls that one event sets off at once,
+/// How long a batch stays open, unless its call says otherwise, when no other is under way: long enough for the calls that one event sets off at once,
 /// such as a beat's tick, and nothing that a lone call would notice.
 const LONE_LINGER: Duration = Duration::from_millis(1);
 
@@ -50,6 +50,9 @@ pub(super) trait BatchCall: Send + Sync + 'static {
     /// How often an entry is sent at the most, while its fault is one that passes. One for calls that must not be sent
     /// again when their outcome is unknown.
     const TRIES: u32;
+
+    /// How long a batch stays open: when no other is under way, and while another is.
+    const LINGER: (Duration, Duration) = (LONE_LINGER, LINGER);
 
     /// An entry's share of the batch's size limit, in bytes.
     fn size(entry: &Self::Entry) -> usize;
@@ -130,7 +133,7 @@ impl<C: BatchCall> fmt::Debug for Batcher<C> {
 
 /// Waits until the batch is full or has lingered, then sends it.
 async fn gather<C: BatchCall>(shared: Arc<Inner<C>>, seats: Arc<Seats<C>>) -> Arc<[Verdict]> {
-    let linger = if shared.under_way.load(Ordering::Relaxed) == 0 { LONE_LINGER } else { LINGER };
+    let linger = if shared.under_way.load(Ordering::Relaxed) == 0 { C::LINGER.0 } else { C::LINGER.1 };
     // Biased: a full batch goes, whether it has lingered or not. What loses is only a wait.
     tokio::select! {
         biased;

@@ -4,9 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use leasehold::{
-    message::{Attribute, AttributeValue, ReceiptHandle},
+    message::{Attribute, AttributeValue, DEAD_LETTER_ATTRIBUTE, Note, ReceiptHandle},
     queue::{Outgoing, Queue, QueueAddress, QueueError, Receive},
-    settle::dead_letter::{self, Note},
 };
 use tokio::time::Instant;
 
@@ -58,7 +57,7 @@ pub(crate) async fn a_dead_letter_note_is_unpacked(fixture: &dyn QueueFixture) {
     note.code = "declined".to_owned();
     let note_text = serde_json::to_string(&note).expect("JSON");
     let kept = ("kept".to_owned(), Attribute::text("yes"));
-    let attributes = [kept.clone(), (dead_letter::ATTRIBUTE.to_owned(), Attribute::text(note_text))].into();
+    let attributes = [kept.clone(), (DEAD_LETTER_ATTRIBUTE.to_owned(), Attribute::text(note_text))].into();
     queue.send(&Outgoing { attributes, ..body("x") }).await.expect("a send");
     let message = next(&*queue, LONG).await.message;
     assert_eq!(message.dead_letter, Some(note));

@@ -83,7 +83,7 @@ impl Handler for Teller {
             cause = cx.cancelled().wait(), if course.heeds => Err(HandlerError::new(format!("cancelled: {cause:?}"))),
         };
         if result.is_ok() {
-            self.world.promise.run_succeeded(&pk, fence);
+            self.world.promise.run_succeeded(&pk, fence, &cx.message().body);
         }
         trace.note(&self.who, format_args!("ran {}: {result:?}", order.id));
         result

@@ -11,7 +11,7 @@ use std::{
 use fastrand::Rng;
 use leasehold::{
     Shutdown, Worker, WorkerError,
-    testing::{FaultyBroker, FaultyGuard, Faults},
+    testing::{Faults, FaultyBroker, FaultyGuard},
 };
 use tokio::{
     sync::Notify,
@@ -97,10 +97,8 @@ async fn at(time: Option<Instant>) {
 }
 
 async fn live(world: &Arc<World>, life: Arc<Life>, chance: &mut Rng) {
-    let (crash_at, drain_at) = (
-        some_time(world, world.plan.hazards.crash, chance),
-        some_time(world, world.plan.hazards.drain, chance),
-    );
+    let (crash_at, drain_at) =
+        (some_time(world, world.plan.hazards.crash, chance), some_time(world, world.plan.hazards.drain, chance));
     let told = Arc::new(Mutex::new(None));
     let shutdown = Shutdown::when({
         let (finish, told) = (world.finish.clone(), Arc::clone(&told));

@@ -157,6 +157,21 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Whether all machines stand still at some time, beside everything that is timed.
+    pub(crate) fn suspends(&self) -> bool {
+        self.meddling.iter().any(|(_, meddling)| matches!(meddling, Meddling::Suspend(_)))
+    }
+
+    /// Whether a run of this script may use up its budget without being at fault: its machine stands still, or the
+    /// table takes its time to record a step.
+    pub(crate) fn can_slow(&self, script: &Script) -> bool {
+        let mut spells = self.hazards.spells.iter();
+        let troubled = self.hazards.faulty > 0 || !self.hazards.spells.is_empty();
+        self.suspends() || spells.any(|spell| matches!(spell.what, Wrong::Stalled(_))) || (script.steps && troubled)
+    }
+}
+
 fn seconds(chance: &mut Rng, range: std::ops::Range<u64>) -> Duration {
     Duration::from_secs(chance.u64(range))
 }

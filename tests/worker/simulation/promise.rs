@@ -12,10 +12,10 @@ use std::{
 use leasehold::{
     Message,
     clock::{Clock, Millis},
-    guard::{Change, Claim, Fence, Owner, Pk, Record, Status, StepState, TakeOver, TakeOverKind, memory::MemoryGuard},
+    guard::{Change, Fence, Owner, Pk, Record, Status, StepState, TakeOver, TakeOverKind, memory::MemoryGuard},
     key::FingerprintSource,
+    message::{DEAD_LETTER_ATTRIBUTE, Note},
     queue::Outgoing,
-    settle::dead_letter::{ATTRIBUTE, Note},
 };
 
 use super::{
@@ -37,7 +37,9 @@ pub(crate) struct Promise {
 pub(super) struct State {
     /// All messages that ever came into the queue, by id.
     pub(super) sent: BTreeMap<String, Sent>,
-    pub(super) copies: Vec<Copy>,
+    pub(super) copies: Vec<Letter>,
+    /// Failures that a record says, and until when it said so.
+    deaths: BTreeMap<String, Option<Duration>>,
     /// Bodies that the operator has replaced in a dead letter: he answers for them.
     pub(super) mended: BTreeSet<String>,
     /// Which worker holds a token.
@@ -51,6 +53,8 @@ pub(super) struct State {
     wakes_at: Option<Duration>,
     /// Runs that have returned `Ok`.
     succeeded: BTreeSet<(Pk, Fence)>,
+    /// Their bodies.
+    took_effect: BTreeSet<String>,
 }
 
 /// A message that came into the queue.
@@ -63,7 +67,7 @@ pub(super) struct Sent {
 
 /// A copy that was dead-lettered by a worker.
 #[derive(Debug)]
-pub(super) struct Copy {
+pub(super) struct Letter {
     body: String,
     at: Duration,
     failure_id: Option<String>,
@@ -79,7 +83,7 @@ struct Run {
 /// A write to the guard's table that was applied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Write<'a> {
-    Claim(&'a Claim),
+    Claim,
     TakeOver(&'a TakeOver),
     Change(&'a Change),
 }
@@ -119,7 +123,7 @@ impl Promise {
     pub(crate) fn copied(&self, copy: &Outgoing) {
         let note = note_of(copy);
         let failure_id = note.map(|note| note.failure_id);
-        let copy = Copy { body: copy.body.clone(), at: self.trace.now(), failure_id };
+        let copy = Letter { body: copy.body.clone(), at: self.trace.now(), failure_id };
         self.state().copies.push(copy);
     }
 
@@ -127,12 +131,11 @@ impl Promise {
     pub(crate) fn deleted(&self, id: &str) {
         let state = self.state();
         let Some(sent) = state.sent.get(id) else { return };
-        let record = self.guard.record(&pk_of(&sent.body));
-        let fingerprint = fingerprint_of(&sent.body);
-        let done = record.as_ref().is_some_and(|r| r.status == Status::Done && r.fingerprint == fingerprint);
-        let failure = record.filter(|r| r.status == Status::Dead).and_then(|r| r.failure_id);
+        let done = self.is_done(&state, &sent.body);
+        // A duplicate that was sent later than the copy belongs to the same failure, while its record says so.
+        let same_failure = |id: &String| state.deaths.get(id).is_some_and(|end| end.is_none_or(|end| end >= sent.at));
         let copied = state.copies.iter().any(|copy| {
-            copy.body == sent.body && (copy.at >= sent.at || (failure.is_some() && copy.failure_id == failure))
+            copy.body == sent.body && (copy.at >= sent.at || copy.failure_id.as_ref().is_some_and(same_failure))
         });
         drop(state);
         if !done && !copied {
@@ -140,11 +143,18 @@ impl Promise {
         }
     }
 
+    /// The record says so of this very payload; or of another that began anew on it, when a run of this one had already
+    /// succeeded and only its confirm came too late.
+    pub(super) fn is_done(&self, state: &State, body: &str) -> bool {
+        let done = self.guard.record(&pk_of(body)).filter(|record| record.status == Status::Done);
+        done.is_some_and(|done| done.fingerprint == fingerprint_of(body) || state.took_effect.contains(body))
+    }
+
     /// A write to the table was applied.
     pub(crate) fn wrote(&self, worker: usize, before: Option<&Record>, after: &Record, write: Write<'_>) {
         match (write, before) {
-            (Write::Claim(_), None) => {}
-            (Write::Claim(_), Some(before)) => {
+            (Write::Claim, None) => {}
+            (Write::Claim, Some(before)) => {
                 self.broken(6, format_args!("a claim replaced {} which is {:?}", before.pk, before.status));
             }
             (Write::TakeOver(take_over), Some(before)) => self.taken_over(before, after, take_over),
@@ -176,6 +186,9 @@ impl Promise {
         });
         if after.fence <= before.fence {
             self.broken(6, format_args!("the fence of {pk} went from {:?} to {:?}", before.fence, after.fence));
+        }
+        if let Some(id) = before.failure_id.clone().filter(|_| before.status == Status::Dead) {
+            self.state().deaths.insert(id, Some(self.trace.now()));
         }
         match before.status {
             Status::Done => self.broken(6, format_args!("{pk} is DONE and was taken over")),
@@ -227,7 +240,10 @@ impl Promise {
                     self.broken(1, format_args!("{pk} is DONE, and no run of that claim has succeeded"));
                 }
             }
-            Change::Bury { .. } => self.trace.met("dead"),
+            Change::Bury { failure_id, .. } => {
+                self.trace.met("dead");
+                self.state().deaths.insert(failure_id.clone(), None);
+            }
             Change::Copied { failure_id, .. } => {
                 self.trace.met("marked as copied");
                 let made = self.state().copies.iter().any(|copy| copy.failure_id.as_ref() == Some(failure_id));
@@ -249,7 +265,9 @@ impl Promise {
             Some(r) if r.status == Status::Running && r.fence == fence && now < r.lease_until => {}
             // No program can look at its lease and begin in one instant: it may be suspended between the two.
             _ if self.state().wakes_at == Some(self.trace.now()) => {}
-            other => self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}")),
+            other => {
+                self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}"));
+            }
         }
         let mut state = self.state();
         let beside = state.runs.values().filter(|run| run.pk == *pk && run.fence != fence);
@@ -258,7 +276,10 @@ impl Promise {
             until.is_some_and(|until| self.clocks[run.worker].wall() < *until)
         });
         if let Some(run) = overlap {
-            self.broken(2, format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker));
+            self.broken(
+                2,
+                format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker),
+            );
         }
         let number = state.runs_begun;
         state.runs_begun += 1;
@@ -267,8 +288,10 @@ impl Promise {
     }
 
     /// A run succeeded: it is about to return `Ok`.
-    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence) {
-        self.state().succeeded.insert((pk.clone(), fence));
+    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence, body: &str) {
+        let mut state = self.state();
+        state.succeeded.insert((pk.clone(), fence));
+        state.took_effect.insert(body.to_owned());
     }
 
     /// A run is over, however that came.
@@ -286,8 +309,8 @@ impl Promise {
 }
 
 /// The note in a copy, if it carries one.
-pub(super) fn note_of(copy: &Outgoing) -> Option<Note> {
-    match &copy.attributes.get(ATTRIBUTE)?.value {
+fn note_of(copy: &Outgoing) -> Option<Note> {
+    match &copy.attributes.get(DEAD_LETTER_ATTRIBUTE)?.value {
         leasehold::message::AttributeValue::Text(json) => serde_json::from_str(json).ok(),
         leasehold::message::AttributeValue::Binary(_) => None,
     }
@@ -300,7 +323,7 @@ pub(super) fn pk_of(body: &str) -> Pk {
     pk(None, "jobs", &Key::from(id), KeyHash::Long).expect("the id is a key")
 }
 
-pub(super) fn fingerprint_of(body: &str) -> Option<String> {
+fn fingerprint_of(body: &str) -> Option<String> {
     let mut message = Message::default();
     message.body = body.to_owned();
     FingerprintSource::Body.of(&message)

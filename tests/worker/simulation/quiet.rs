@@ -2,12 +2,7 @@
 
 use leasehold::{guard::Status, message::Message};
 
-use super::{
-    bank::Bank,
-    handler::Order,
-    plan::UNREACHED,
-    promise::{Promise, fingerprint_of, pk_of},
-};
+use super::{bank::Bank, handler::Order, plan::UNREACHED, promise::Promise};
 
 /// Looks at everything that is left.
 pub(crate) fn check(promise: &Promise, bank: &Bank, queue: &[Message], dead: &[Message]) {
@@ -23,10 +18,8 @@ fn nothing_vanished(promise: &Promise, queue: &[Message], dead: &[Message]) {
         promise.trace.violated(format_args!("invariant 1: {} {} is never settled", message.id, message.body));
     }
     for (id, sent) in &state.sent {
-        let record = promise.guard.record(&pk_of(&sent.body));
-        let done = record.is_some_and(|r| r.status == Status::Done && r.fingerprint == fingerprint_of(&sent.body));
         let kept = state.mended.contains(&sent.body) || dead.iter().chain(queue).any(|kept| kept.body == sent.body);
-        if !done && !kept {
+        if !kept && !promise.is_done(&state, &sent.body) {
             promise.trace.violated(format_args!("invariant 1: {id} {} has vanished", sent.body));
         }
     }
@@ -43,7 +36,9 @@ fn done_took_effect_once(promise: &Promise, bank: &Bank) {
         for (step, recorded) in &record.steps {
             let key = (record.pk.clone(), step.clone());
             if recorded.state == leasehold::guard::StepState::Done && !bank.effects().contains_key(&key) {
-                promise.trace.violated(format_args!("invariant 5: {step} of {} is recorded, without effect", record.pk));
+                promise
+                    .trace
+                    .violated(format_args!("invariant 5: {step} of {} is recorded, without effect", record.pk));
             }
         }
     }
@@ -59,8 +54,13 @@ fn innocents_are_not_dead(promise: &Promise, dead: &[Message]) {
             }
             continue;
         };
-        let innocent = Order::of(&message.body).is_some_and(|order| promise.plan.scripts[order.key()].is_innocent());
-        if innocent && !["takeovers", "key_reused"].contains(&note.code.as_str()) {
+        let Some(script) = Order::of(&message.body).map(|order| &promise.plan.scripts[order.key()]) else { continue };
+        let explained = match note.code.as_str() {
+            "takeovers" | "key_reused" => true,
+            "timed_out" => promise.plan.can_slow(script),
+            _ => false,
+        };
+        if script.is_innocent() && !explained {
             let code = &note.code;
             promise.trace.violated(format_args!("invariant 7: {} is innocent, and dead of {code}", message.body));
         }

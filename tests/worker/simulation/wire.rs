@@ -277,11 +277,12 @@ impl FarGuard {
         if let Some(after) = self.world.guard.record(pk).filter(|after| before.as_ref() != Some(after)) {
             let (status, fence, until) = (after.status.as_str(), after.fence.0, after.lease_until);
             let what = match write {
-                Write::Claim(_) => "claims",
+                Write::Claim => "claims",
                 Write::TakeOver(_) => "takes over",
                 Write::Change(change) => change.name(),
             };
-            let what = format_args!("    > {what} {pk}: {status} fence {fence} until {until} failures {}", after.failures);
+            let what =
+                format_args!("    > {what} {pk}: {status} fence {fence} until {until} failures {}", after.failures);
             self.world.trace.note(&self.life.who, what);
             self.world.promise.wrote(self.life.worker, before.as_ref(), &after, write);
         }
@@ -292,7 +293,7 @@ impl FarGuard {
 #[async_trait]
 impl Guard for FarGuard {
     async fn claim(&self, claim: &Claim) -> Result<Claimed, GuardError> {
-        self.shown(&claim.pk, Write::Claim(claim), self.world.guard.claim(claim)).await
+        self.shown(&claim.pk, Write::Claim, self.world.guard.claim(claim)).await
     }
     async fn take_over(&self, take_over: &TakeOver) -> Result<Claimed, GuardError> {
         let call = self.world.guard.take_over(take_over);

@@ -1,4 +1,6 @@
-//! The options of `leasehold demo`, and what they come to.
+//! The options of `leasehold demo`, and what they come to: a mix for the stream, terms for the bank.
+//!
+//! Every percentage has a range of its own; what only the whole can say is said by [`Args::check`].
 
 use std::str::FromStr;
 

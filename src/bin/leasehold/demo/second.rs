@@ -3,7 +3,7 @@
 //! It runs this same program. It is killed by SIGKILL when it waits for the answer to charges that have taken effect: the
 //! moment that no worker can guard by itself, for the effect is made and nothing says so. Must never outlive the first.
 
-use std::{convert::Infallible, future::pending, process::Stdio, time::Duration};
+use std::{convert::Infallible, future::pending, iter::repeat_n, process::Stdio, time::Duration};
 
 use anyhow::Context;
 use tokio::{
@@ -27,11 +27,13 @@ pub(super) struct SecondWorker {
 }
 
 impl SecondWorker {
-    pub(super) fn start(first: &Place) -> anyhow::Result<Self> {
+    /// Starts it at the first worker's place, with a log as detailed as the first one's.
+    pub(super) fn start(first: &Place, verbose: u8) -> anyhow::Result<Self> {
         let place = Place { worker: "second".to_owned(), ..first.clone() };
         let program = std::env::current_exe().context("this program cannot be found again")?;
         let process = Command::new(program)
             .args(["demo", "--second-worker", &serde_json::to_string(&place)?])
+            .args(repeat_n("--verbose", verbose.into()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             // Ctrl-C on the terminal is for the first worker to hear.
@@ -47,7 +49,7 @@ impl SecondWorker {
         if self.killed {
             return Ok(true);
         }
-        show.event("the second worker was not killed: it never came to enough charges");
+        show.event("second worker not killed: it never came to enough charges");
         let ended = timeout(ENDS_WITHIN, self.process.wait()).await;
         ended.with_context(|| format!("the second worker did not end within {ENDS_WITHIN:?}"))??;
         Ok(false)
@@ -67,7 +69,7 @@ pub(super) async fn kill_in_mid_work(
     second.process.kill().await.context("the second worker could not be killed")?;
     second.killed = true;
     show.event(&format!(
-        "the second worker (process {id}) is killed with SIGKILL, {} charges made and not yet recorded",
+        "second worker (process {id}) killed with SIGKILL: {} charges made, and not recorded",
         bank.trapped()
     ));
     pending().await

@@ -64,7 +64,7 @@ impl Show {
     pub(super) fn progress(&self, left: u64, dead: u64, bank: &Bank) {
         self.bar.set_position(self.bar.length().unwrap_or_default().saturating_sub(left));
         let (calls, effects) = bank.totals();
-        self.bar.set_message(format!("{calls} calls of the bank, {effects} effects · {dead} dead-lettered"));
+        self.bar.set_message(format!("bank: {calls} calls, {effects} effects · {dead} dead"));
     }
 
     /// Something that happens once. Standard output that is closed is met again, and told, at the end.

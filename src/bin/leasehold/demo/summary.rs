@@ -56,6 +56,8 @@ pub(crate) struct Summary {
     /// Calls of the bank.
     pub(crate) calls: u64,
     pub(crate) max_calls_per_key: u64,
+    /// Calls for a payment that the bank had been called for before.
+    pub(crate) repeated_calls: u64,
     /// Calls that moved money.
     pub(crate) effects: u64,
     pub(crate) max_effects_per_key: u64,
@@ -106,6 +108,7 @@ impl Summary {
             lost: count(keys - done.len() - dead.len()),
             calls: accounts.clone().map(|account| account.calls).sum(),
             max_calls_per_key: accounts.clone().map(|account| account.calls).max().unwrap_or_default(),
+            repeated_calls: accounts.clone().map(|account| account.calls.saturating_sub(1)).sum(),
             effects: accounts.clone().map(|account| account.effects).sum(),
             max_effects_per_key: accounts.map(|account| account.effects).max().unwrap_or_default(),
             effects_per_key: tally(found.payments.values().collect::<BTreeSet<_>>().into_iter().map(|p| effects(p))),
@@ -197,7 +200,7 @@ mod tests {
     use leasehold::{
         clock::{Millis, Seconds},
         guard::{Failure, Fence, Owner, Source, Step, StepState},
-        settle::dead_letter::Note,
+        message::Note,
     };
 
     use super::*;
@@ -255,7 +258,7 @@ mod tests {
     fn all_is_well_when_each_payment_is_done_once_or_dead_with_a_copy() {
         let summary = Summary::of(found(Status::Done));
         assert_eq!((summary.keys, summary.done, summary.dead, summary.lost), (3, 2, 1, 0));
-        assert_eq!((summary.calls, summary.max_calls_per_key), (4, 2));
+        assert_eq!((summary.calls, summary.max_calls_per_key, summary.repeated_calls), (4, 2, 1));
         assert_eq!((summary.effects, summary.max_effects_per_key), (2, 1));
         assert_eq!(summary.effects_per_key, BTreeMap::from([(0, 1), (1, 2)]));
         assert_eq!((summary.suppressed, summary.takeovers, summary.step_writes), (2, 1, 3));

@@ -19,8 +19,7 @@ use hyper_util::{
 };
 use leasehold::{
     Handler, HandlerError, HandlerResult, JobContext, ResultExt, Shutdown, Worker,
-    aws::Aws,
-    embedded,
+    aws::{self, Aws},
     guard::{
         Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written, dynamodb::DynamoDbGuard,
     },
@@ -75,7 +74,7 @@ impl Place {
     /// A worker at this place.
     pub(crate) fn worker(&self) -> Worker {
         let bank = BankClient::new(self);
-        let aws = Aws::new(&embedded::sdk_config(&self.endpoint));
+        let aws = Aws::new(&aws::local(&self.endpoint));
         let guard = DynamoDbGuard::new(aws.dynamodb(), TABLE.to_owned());
         Worker::from_vars(SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
             .adapters(Arc::new(aws.sqs()), Arc::new(CountsBeats { guard, bank: bank.clone() }))

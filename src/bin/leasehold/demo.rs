@@ -10,8 +10,8 @@ use anyhow::Context;
 use futures_util::future::try_join_all;
 use leasehold::{
     Message, Shutdown,
-    aws::Aws,
-    embedded::{self, Engine},
+    aws::{self, Aws},
+    embedded::Engine,
     guard::dynamodb::{DynamoDbGuard, create_table},
     queue::{BATCH, Broker, Outgoing, Queue, QueueAddress, Receive},
 };
@@ -20,6 +20,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::exit;
 
 use bank::Counter;
 use second::{SecondWorker, kill_in_mid_work};
@@ -46,13 +48,10 @@ const LOOK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the second worker may take to its first charge, before the first one begins without it.
-const HEAD_START: Duration = Duration::from_secs(10);
+const HEAD_START: Duration = Duration::from_secs(30);
 
 /// Messages of an endless stream: so many at once, and then a pause, which gives fifty a second.
 const PORTION: (u32, Duration) = (100, Duration::from_secs(2));
-
-/// The exit code for options that make no sense, as in `sysexits.h`.
-const EX_USAGE: u8 = 64;
 
 /// The streams of two runs are the same.
 const SEED: u64 = 20;
@@ -66,7 +65,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if let Err(problem) = args.check() {
         show::usage(&problem);
-        return Ok(ExitCode::from(EX_USAGE));
+        return Ok(exit::USAGE.into());
     }
     let show = Show::new(args.json, args.verbose > 0);
     show.opening(&args)?;
@@ -114,7 +113,7 @@ impl Stage {
         let engine = Engine::start().await?;
         engine.create_queue(DEAD_LETTERS, None).await?;
         engine.create_queue(QUEUE, Some((DEAD_LETTERS, MAX_RECEIVE_COUNT))).await?;
-        let aws = Aws::new(&embedded::sdk_config(engine.endpoint()));
+        let aws = Aws::new(&aws::local(engine.endpoint()));
         create_table(&aws.dynamodb(), TABLE).await?;
         let queue = aws.sqs().open(&QueueAddress::Name(QUEUE.to_owned())).await?;
         let counter = Counter::open(args.terms()).await.context("the bank could not open on a loopback port")?;
@@ -125,7 +124,7 @@ impl Stage {
     /// The whole course, from the first message to the last look.
     async fn play(self, args: &Args, show: &Show) -> anyhow::Result<Found> {
         let (wishes, shutdown, mut sent) = (Wishes::default(), Shutdown::new(), Sent::default());
-        let mut second = args.crash.then(|| SecondWorker::start(&self.place)).transpose()?;
+        let mut second = args.crash.then(|| SecondWorker::start(&self.place, args.verbose)).transpose()?;
         let working = async {
             if args.crash {
                 // Without it the first worker could have done everything before the second has begun.
@@ -189,13 +188,15 @@ impl Stage {
     async fn until_settled(&self, wishes: &Wishes, show: &Show, all_sent: &CancellationToken) -> anyhow::Result<()> {
         let (mut least, mut since) = (u64::MAX, Instant::now());
         while !wishes.now.is_cancelled() {
+            // Asked first: what is sent after the look is not in it.
+            let all_sent = all_sent.is_cancelled();
             let left = self.engine.depth(QUEUE).await?.total();
             let dead = self.engine.depth(DEAD_LETTERS).await?.total();
             show.progress(left, dead, &self.counter.bank);
-            if left == 0 && all_sent.is_cancelled() {
+            if left == 0 && all_sent {
                 return Ok(());
             }
-            if left < least || !all_sent.is_cancelled() {
+            if left < least || !all_sent {
                 (least, since) = (left, Instant::now());
             } else if since.elapsed() > PATIENCE {
                 show.event(&format!("nothing has moved for {PATIENCE:?}: {left} messages are left"));
