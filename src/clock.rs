@@ -68,6 +68,15 @@ pub struct Moment {
     pub wall: Millis,
 }
 
+impl Moment {
+    /// How long after `earlier` this is, by whichever clock has seen more of it: a suspended machine's monotonic clock has
+    /// seen nothing.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.instant.saturating_duration_since(earlier.instant).max(self.wall.since(earlier.wall))
+    }
+}
+
 /// A worker's wall clock and its source of random numbers. Clones share both.
 #[derive(Clone)]
 pub struct Clock {

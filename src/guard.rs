@@ -139,7 +139,7 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub enum Severity {
     /// This key's delay, and nobody else's.
     ThisKey,
-    /// An outage, if several keys in a row meet it.
+    /// This key's delay too, but an outage if several calls in a row meet it and none succeeds between them.
     Unanswered,
     /// An outage at once: nothing will work before somebody mends it.
     Outage,
@@ -151,13 +151,8 @@ impl GuardError {
     pub fn severity(&self) -> Severity {
         match self {
             Self::Denied(_) | Self::Missing => Severity::Outage,
-            Self::NoAnswer(_) => Severity::Unanswered,
-            Self::Throttled(_)
-            | Self::Conflict
-            | Self::Unavailable(_)
-            | Self::TooLarge
-            | Self::Foreign(_)
-            | Self::Refused(_) => Severity::ThisKey,
+            Self::NoAnswer(_) | Self::Unavailable(_) | Self::Throttled(_) => Severity::Unanswered,
+            Self::Conflict | Self::TooLarge | Self::Foreign(_) | Self::Refused(_) => Severity::ThisKey,
         }
     }
 

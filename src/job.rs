@@ -90,6 +90,9 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         Ok(identity) => identity,
         Err(failure) => return jobs.unrecorded(message, failure),
     };
+    if jobs.stuck.holds(&run_name(identity.pk.as_ref(), message)) {
+        return Settlement::Held { until: jobs.clock.wall() + jobs.visibility, why: Held::Stuck };
+    }
     let (Some(guard), Some(pk)) = (&jobs.guard, &identity.pk) else {
         return unguarded(jobs, delivery, slot, work, identity.pk.as_ref()).await;
     };
@@ -101,7 +104,9 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         }
         Err(Settlement::Outage) if jobs.config.guard_outage == OutagePolicy::Open => {
             let settlement = unguarded(jobs, delivery, slot, work, Some(pk)).await;
-            record_afterwards(jobs, guard, pk, &identity, message, &settlement).await;
+            if matches!(settlement, Settlement::Delete(Deleted::Done)) {
+                record_afterwards(jobs, guard, pk, &identity, delivery).await;
+            }
             settlement
         }
         Err(settlement) => settlement,
@@ -145,6 +150,11 @@ fn identify(jobs: &Jobs, work: &dyn Work, message: &Message) -> Result<Identity,
     Ok(Identity { pk: Some(pk), fingerprint })
 }
 
+/// What a run goes by in this process. Without a key it is the message.
+fn run_name(pk: Option<&Pk>, message: &Message) -> Pk {
+    pk.cloned().unwrap_or_else(|| Pk(format!("message {}", message.id)))
+}
+
 /// Calls of one claim, each answering to what the last one found.
 const CLAIM_TRIES: u32 = 4;
 
@@ -156,18 +166,15 @@ async fn claim(
     identity: &Identity,
     delivery: &Delivery,
 ) -> Result<ExecutionLease, Settlement> {
-    if jobs.stuck.holds(pk) {
-        return Err(Settlement::Held { until: jobs.clock.wall() + jobs.visibility, why: Held::Stuck });
-    }
-    let mut found: Option<(Box<Record>, TakeOverKind, bool)> = None;
+    let mut found: Option<(Box<Record>, TakeOverKind)> = None;
     for _ in 0..CLAIM_TRIES {
         let sent = jobs.clock.now();
         let claim = jobs.new_claim(pk, identity, &delivery.message, sent.wall);
-        let (answer, kind, exhausted) = match found.take() {
-            None => (insisted(jobs, || guard.claim(&claim)).await, None, false),
-            Some((seen, kind, exhausted)) => {
+        let (answer, kind) = match found.take() {
+            None => (insisted(jobs, || guard.claim(&claim)).await, None),
+            Some((seen, kind)) => {
                 let take_over = TakeOver { claim, seen, kind };
-                (insisted(jobs, || guard.take_over(&take_over)).await, Some(kind), exhausted)
+                (insisted(jobs, || guard.take_over(&take_over)).await, Some(kind))
             }
         };
         match answer {
@@ -177,14 +184,13 @@ async fn claim(
                     tracing::warn!(%pk, takeovers = record.takeovers, "its worker died again; it waits for a while");
                     return Err(Settlement::Held { until: not_before, why: Held::BackingOff });
                 }
-                let claim = ExecutionLease::new(Arc::clone(guard), jobs.clock.clone(), *record, sent, jobs.visibility);
-                return if exhausted { Err(bury_exhausted(jobs, delivery, &claim).await) } else { Ok(claim) };
+                let guard = (Arc::clone(guard), Arc::clone(&jobs.store));
+                return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, sent, jobs.visibility));
             }
             // Swept, or given up, between the refusal and the takeover: there is nothing in the way any more.
             Ok(Claimed::Refused(None)) => {}
             Ok(Claimed::Refused(Some(record))) => match jobs.look_at(&record, identity, delivery) {
-                Found::TakeOver(kind) => found = Some((record, kind, false)),
-                Found::Exhausted => found = Some((record, TakeOverKind::AfterLapse, true)),
+                Found::TakeOver(kind) => found = Some((record, kind)),
                 verdict => return Err(jobs.in_the_way(&record, verdict, delivery)),
             },
         }
@@ -223,10 +229,8 @@ async fn guarded(
     work: Arc<dyn Work>,
     claim: &Arc<ExecutionLease>,
 ) -> Settlement {
-    if claim.claimed.status == Status::Failed {
-        // Undoing is for a version that knows how; what is known here is that it has failed for good.
-        let error = claim.claimed.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
-        return bury(jobs, delivery, claim, error, claim.claimed.failures).await;
+    if let Some(failure) = decide::spent(&claim.claimed, jobs.config.max_attempts, jobs.config.max_takeovers) {
+        return bury(jobs, delivery, claim, failure, claim.claimed.failures).await;
     }
     let attempt = claim.claimed.failures + 1;
     let cx = jobs.context(delivery, Some(&claim.pk), claim.fence.0, attempt, {
@@ -237,6 +241,8 @@ async fn guarded(
     if let Some(task) = task {
         jobs.stuck.watch(claim.pk.clone(), task);
     }
+    // After an outage this is waited for before anything new is taken, or that could be the same work once more.
+    let _unwritten = jobs.store.unwritten();
     // What has finished is written first, so that giving the claim back never hides a step that took effect.
     claim.flush().await;
     let next = jobs.next(ended, &claim.pk.0, attempt, delivery.is_last);
@@ -280,9 +286,9 @@ async fn give_back(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease, nex
         }
         Next::StillRunning(failure) if !planted(Planted::ReleaseOfRunning) => {
             let free = claim.lease.end().unwrap_or(now).max(now) + jobs.clock_skew;
-            (failure, Some(free), Settlement::Leave(Left::StillRunning))
+            (failure, Some(free), after_what_still_runs(delivery, free))
         }
-        _ => (None, None, later(delivery, now, Delayed::Interrupted)),
+        _ => (None, None, later(delivery, jobs.after_an_interruption(), Delayed::Interrupted)),
     };
     let why = failure.clone();
     match claim.insist(&claim.release(until, failure)).await {
@@ -296,11 +302,6 @@ async fn give_back(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease, nex
         Ok(Owned::Lost(_)) => Settlement::Leave(Left::ClaimLost),
         Err(error) => unwritten(claim, &error),
     }
-}
-
-async fn bury_exhausted(jobs: &Jobs, delivery: &Delivery, claim: &ExecutionLease) -> Settlement {
-    let text = format!("{} workers died or lost their lease while they ran it", claim.claimed.takeovers);
-    bury(jobs, delivery, claim, Failure::new("takeovers", text), claim.claimed.failures).await
 }
 
 /// Records that the work has failed for good; the copy follows (rule T3).
@@ -338,16 +339,16 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn 
     let cx = jobs.context(delivery, pk, 0, attempt, steps);
     let bounds = run::Bounds { lease: &delivery.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
     let (ended, task) = run::run(work, cx, jobs.handler.is_blocking(), bounds).await;
-    let name = pk.map_or_else(|| format!("message {}", delivery.message.id), |pk| pk.0.clone());
+    let name = run_name(pk, &delivery.message);
     if let Some(task) = task {
-        jobs.stuck.watch(Pk(name.clone()), task);
+        jobs.stuck.watch(name.clone(), task);
     }
     let now = jobs.clock.wall();
-    match jobs.next(ended, &name, attempt, delivery.is_last) {
+    match jobs.next(ended, &name.0, attempt, delivery.is_last) {
         Next::Confirm => Settlement::Delete(Deleted::Done),
         Next::Bury(failure) => jobs.unrecorded(&delivery.message, failure),
         Next::Retry { failure, delay } => {
-            tracing::warn!(key = name, attempt, code = failure.code, error = failure.text, "the attempt failed");
+            tracing::warn!(key = %name, attempt, code = failure.code, error = failure.text, "the attempt failed");
             let delay = possible(delay.unwrap_or_else(|| jobs.backoff(attempt)));
             later(delivery, now + delay, Delayed::Failed)
         }
@@ -356,36 +357,23 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn 
             let delay = possible(delay.unwrap_or_else(|| jobs.backoff(1)));
             later(delivery, now + delay, Delayed::Unavailable)
         }
-        Next::StillRunning(_) => Settlement::Leave(Left::StillRunning),
-        Next::Interrupted => later(delivery, now, Delayed::Interrupted),
+        Next::StillRunning(_) => after_what_still_runs(delivery, now + jobs.visibility),
+        Next::Interrupted => later(delivery, jobs.after_an_interruption(), Delayed::Interrupted),
     }
 }
 
 /// After a run that the policy `open` let through: tries to record "done", so that a duplicate that comes when the store
 /// is back finds it. Best effort, and told when it fails.
-async fn record_afterwards(
-    jobs: &Jobs,
-    guard: &Arc<dyn Guard>,
-    pk: &Pk,
-    identity: &Identity,
-    message: &Message,
-    settlement: &Settlement,
-) {
-    if !matches!(settlement, Settlement::Delete(Deleted::Done)) {
-        return;
-    }
-    let sent = jobs.clock.now();
-    let claim = jobs.new_claim(pk, identity, message, sent.wall);
-    let outcome = match guard.claim(&claim).await {
-        Ok(Claimed::Mine(record)) => {
-            let claim = ExecutionLease::new(Arc::clone(guard), jobs.clock.clone(), *record, sent, jobs.visibility);
-            claim.write(&claim.confirmation(jobs.config.done_ttl)).await.map(|_| ())
+async fn record_afterwards(jobs: &Jobs, guard: &Arc<dyn Guard>, pk: &Pk, identity: &Identity, delivery: &Delivery) {
+    let recorded = match claim(jobs, guard, pk, identity, delivery).await {
+        Ok(claim) => {
+            let written = claim.write(&claim.confirmation(jobs.config.done_ttl)).await;
+            matches!(written, Ok(Owned::Applied | Owned::Done))
         }
-        Ok(Claimed::Refused(_)) => Ok(()),
-        Err(error) => Err(error),
+        Err(settlement) => matches!(settlement, Settlement::Delete(Deleted::Suppressed)),
     };
-    if let Err(error) = outcome {
-        tracing::warn!(%pk, %error, "ran without a guard, and \"done\" could not be recorded: a duplicate will run again");
+    if !recorded {
+        tracing::warn!(%pk, "ran without a guard, and \"done\" could not be recorded: a duplicate will run again");
     }
 }
 
@@ -465,9 +453,7 @@ impl Jobs {
                 self.unrecorded(&delivery.message, Failure::new("key_reused", text))
             }
             Found::Held { until, why } => Settlement::Held { until, why },
-            Found::TakeOver(_) | Found::Exhausted => {
-                Settlement::Held { until: self.clock.wall() + self.visibility, why: Held::Running }
-            }
+            Found::TakeOver(_) => Settlement::Held { until: self.clock.wall() + self.visibility, why: Held::Running },
         }
     }
 
@@ -488,6 +474,13 @@ impl Jobs {
     fn backoff(&self, n: u32) -> Duration {
         let (base, cap) = (self.config.backoff.base, self.config.backoff.cap);
         decide::backoff(base, cap, n, |most| self.clock.part_of(most))
+    }
+
+    /// At once when this worker stops, for others are there. Else what interrupted the run (a store that is slow or does
+    /// not renew) is likely to meet the next one too, and each costs a receive.
+    fn after_an_interruption(&self) -> Millis {
+        let wait = if self.halt.is_cancelled() { Duration::ZERO } else { self.backoff(1) };
+        self.clock.wall() + wait
     }
 
     fn note(&self, message: &Message, failure: Failure, failure_id: String) -> Note {
@@ -522,11 +515,13 @@ fn possible(asked: Duration) -> Duration {
 /// Again at that time: through visibility, or on the last receive in place, for a delayed message would go to the
 /// dead-letter queue without a word of ours (rule T6).
 fn later(delivery: &Delivery, until: Millis, why: Delayed) -> Settlement {
-    match (delivery.is_last, why) {
-        (true, Delayed::Interrupted) => Settlement::Leave(Left::LastReceive),
-        (true, _) => Settlement::RetryInPlace { until, why },
-        (false, _) => Settlement::Delay { until, why },
-    }
+    if delivery.is_last { Settlement::RetryInPlace { until, why } } else { Settlement::Delay { until, why } }
+}
+
+/// What was begun may still run until `free`: not given back, so that nobody runs it beside (rule D2); but a last receive
+/// must not run out.
+fn after_what_still_runs(delivery: &Delivery, free: Millis) -> Settlement {
+    if delivery.is_last { later(delivery, free, Delayed::Interrupted) } else { Settlement::Leave(Left::StillRunning) }
 }
 
 /// Names one failure for good. Parts are counted, so that different parts never become one text.
@@ -552,7 +547,10 @@ impl Stuck {
 
     fn watch(&self, pk: Pk, task: JoinSet<HandlerResult>) {
         tracing::error!(%pk, "the handler ignores its cancellation; its slot is kept until it ends");
-        self.runs().insert(pk, task);
+        let mut runs = self.runs();
+        // Those that have ended are forgotten also when nobody asks for their key again.
+        runs.retain(|_, task| task.try_join_next().is_none());
+        runs.insert(pk, task);
     }
 
     /// Whether a run of the key still goes on; one that has ended is forgotten.

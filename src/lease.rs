@@ -91,11 +91,10 @@ impl Lease {
 
     /// How far an extension may reach from now on.
     pub(crate) fn reach(&self) -> Duration {
-        let now = self.clock.now();
-        self.cap.map_or(self.length, |cap| cap.left(now).min(self.length))
+        self.length.min(self.farthest())
     }
 
-    /// How far away a delivery's visibility may be set: to the cap.
+    /// How far away a delivery's visibility may be set: to the cap, in whole seconds, for SQS counts no others.
     pub(crate) fn farthest(&self) -> Duration {
         let now = self.clock.now();
         self.cap.map_or(Duration::MAX, |cap| Duration::from_secs(cap.left(now).as_secs()))
@@ -141,11 +140,15 @@ impl Lease {
         Some(tick.map_or(due, |tick| tick.at_or_before(due)))
     }
 
-    /// Whether a beat now would reach further than the lease already does.
+    /// Whether a beat now would reach so much further than the lease already does that it is worth a call. Just below the
+    /// cap it never is: beats would follow each other for fractions of a second.
     fn can_grow(&self) -> bool {
-        !self.is_over() && self.reach() > self.left()
+        !self.is_over() && self.reach() > self.left() + self.length / LEAST_GROWTH
     }
 }
+
+/// A beat has to win this part of a lease.
+const LEAST_GROWTH: u32 = 10;
 
 /// A beat comes due when this part of the lease is left. Handlers that end before it cost no beat.
 const BEAT_BEFORE_END: f64 = 0.4;

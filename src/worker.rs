@@ -4,17 +4,12 @@
 //! it returns. What happens to one message is in [`job`](crate::job) and [`settle`](crate::settle); here is who is at
 //! work, and until when.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -29,11 +24,15 @@ use crate::{
 
 use lanes::Hall;
 use poll::Pulse;
+use report::Tally;
+
+pub use report::StopReport;
 
 mod check;
 mod configured;
 pub(crate) mod lanes;
 mod poll;
+mod report;
 
 /// A worker being built. Nothing is checked and nothing is called before [`run`](Self::run), which tells every problem at
 /// once.
@@ -172,43 +171,6 @@ fn told(problems: &[Problem]) -> String {
     text
 }
 
-/// What a worker did, counted in deliveries.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct StopReport {
-    /// Took effect and were deleted.
-    pub done: u64,
-    /// Were deleted without a run: their work was done, or dead-lettered, before.
-    pub suppressed: u64,
-    /// Failed for good and were dead-lettered.
-    pub dead: u64,
-    /// Failed for good and were deleted, because the configuration says so.
-    pub dropped: u64,
-    /// Failed and come again.
-    pub failed: u64,
-    /// Come again without having failed: not yet, held by another, interrupted.
-    pub released: u64,
-    /// Were left to their visibility timeout.
-    pub left: u64,
-    /// Handlers that ignored their cancellation and still ran at the end.
-    pub stuck: u64,
-}
-
-/// The report while it grows.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<StopReport>);
-
-impl Tally {
-    /// Held for one line.
-    pub(crate) fn count(&self, count: impl FnOnce(&mut StopReport)) {
-        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn report(&self) -> StopReport {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A worker whose checks have passed.
 struct Checked {
     halls: Vec<Arc<Hall>>,
@@ -216,13 +178,14 @@ struct Checked {
     drain: CancellationToken,
     halt: CancellationToken,
     guard: Option<Arc<dyn Guard>>,
+    clock: Clock,
     drain_timeout: Duration,
     cancel_grace: Duration,
 }
 
 async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     let mut tending = JoinSet::new();
-    let pulse = Arc::new(Pulse::new());
+    let pulse = Arc::new(Pulse::new(checked.clock.clone()));
     tending.spawn({
         let pulse = Arc::clone(&pulse);
         async move { pulse.beat().await }
@@ -271,9 +234,18 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
     checked.halls.iter().for_each(|hall| hall.polled.cancel());
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
+        for hall in &checked.halls {
+            hall.gone.cancel();
+            hall.polled.cancel();
+        }
+        // A lane that does not even end now has users' code on its thread.
+        let _ = timeout(ABORT, ended(queues)).await;
         queues.shutdown().await;
     }
 }
+
+/// How long tasks that are cut off may take to be gone.
+const ABORT: Duration = Duration::from_millis(500);
 
 async fn ended(queues: &mut JoinSet<()>) {
     while queues.join_next().await.is_some() {}
@@ -326,8 +298,15 @@ async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
         }
     }
     hall.polled.cancel();
-    while let Some(ended) = lanes.join_next().await {
-        reap(&hall, ended);
+    let worked_off = async {
+        while let Some(ended) = lanes.join_next().await {
+            reap(&hall, ended);
+        }
+    };
+    if hall.gone.run_until_cancelled(worked_off).await.is_none() {
+        // Awaited, so that none of them calls anybody after the worker is gone.
+        hall.tally.count(|report| report.left += u64::try_from(lanes.len()).unwrap_or(u64::MAX));
+        lanes.shutdown().await;
     }
 }
 

@@ -17,7 +17,10 @@ use crate::{
     queue::LONGEST_VISIBILITY,
 };
 
-use super::{Change, Failure, Fence, Guard, GuardError, LARGEST_RECORD, Owner, Pk, Record, Status, Step, Written};
+use super::{
+    Change, Failure, Fence, Guard, GuardError, LARGEST_RECORD, Owner, Pk, Record, Status, Step, Written,
+    outage::Circuit,
+};
 
 /// What came of a write by the owner.
 #[derive(Debug)]
@@ -34,6 +37,7 @@ pub(crate) enum Owned {
 #[derive(Debug)]
 pub(crate) struct ExecutionLease {
     guard: Arc<dyn Guard>,
+    store: Arc<Circuit>,
     clock: Clock,
     pub(crate) pk: Pk,
     pub(crate) fence: Fence,
@@ -59,9 +63,16 @@ const STEP_TRIES: u32 = 3;
 
 impl ExecutionLease {
     /// For a record that was just claimed by a call sent at `sent`.
-    pub(crate) fn new(guard: Arc<dyn Guard>, clock: Clock, record: Record, sent: Moment, length: Duration) -> Self {
+    pub(crate) fn new(
+        (guard, store): (Arc<dyn Guard>, Arc<Circuit>),
+        clock: Clock,
+        record: Record,
+        sent: Moment,
+        length: Duration,
+    ) -> Self {
         Self {
             guard,
+            store,
             lease: Lease::new(clock.clone(), sent, length),
             clock,
             pk: record.pk.clone(),
@@ -216,7 +227,7 @@ impl ExecutionLease {
             match self.write(change).await {
                 Err(error) if error.is_transient() && begun.elapsed() < LONGEST_VISIBILITY => {
                     tracing::warn!(pk = %self.pk, %error, "not written yet");
-                    sleep(pauses.next(&self.clock)).await;
+                    self.store.pause_or_probe(pauses.next(&self.clock)).await;
                 }
                 answer => return answer,
             }

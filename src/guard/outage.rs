@@ -6,28 +6,35 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::clock::Clock;
 
+pub(crate) use absences::Absences;
+
 use super::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver, Written};
 
-/// Calls in a row that nobody answered, before it is an outage (rule G8).
+mod absences;
+
+/// Calls in a row that came to nothing, before it is an outage (rule G8): a single one says nothing about the others.
 const UNANSWERED_IN_A_ROW: u32 = 3;
 
 /// The first pause before a probe, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// How long after an outage finished work may keep new work waiting: longer than a call that the outage swallowed.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
+/// The longest pause between two tries of a write meanwhile.
+const CATCH_UP_PAUSE: Duration = Duration::from_millis(500);
 
 /// The state of one thing that can be away.
 #[derive(Debug)]
@@ -47,6 +54,8 @@ struct State {
     unanswered: u32,
     /// Times in a row that it opened without a success in between.
     openings: u32,
+    /// Finished work that is not yet written down.
+    unwritten: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,13 +64,15 @@ enum Phase {
     Open {
         probe_at: Instant,
     },
+    /// A probe passed. What is finished is written before anything new is taken (rule L1).
+    CatchingUp,
     /// A probe passed, but only real work can show that it is back: a little is let through.
     Trial,
 }
 
 impl Circuit {
     pub(crate) fn new(what: impl Into<String>, clock: Clock) -> Self {
-        let state = State { phase: Phase::Closed, unanswered: 0, openings: 0 };
+        let state = State { phase: Phase::Closed, unanswered: 0, openings: 0, unwritten: 0 };
         Self { what: what.into(), clock, state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -74,13 +85,13 @@ impl Circuit {
         self.changed.notify_waiters();
     }
 
-    /// Waits for a phase. Cancel safe.
-    async fn until(&self, is_it: impl Fn(Phase) -> bool) {
+    /// Waits for a state. Cancel safe.
+    async fn until(&self, is_it: impl Fn(&State) -> bool) {
         loop {
             // Listens before it looks, so that no change falls between the two.
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if is_it(self.state().phase) {
+            if is_it(&self.state()) {
                 return;
             }
             changed.await;
@@ -88,7 +99,7 @@ impl Circuit {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state().phase, Phase::Open { .. })
+        self.state().phase.is_open()
     }
 
     pub(crate) fn is_trial(&self) -> bool {
@@ -99,19 +110,19 @@ impl Circuit {
     pub(crate) fn succeeded(&self) {
         let before = self.state().phase;
         // An open circuit is closed by its probe alone: a success may be that of a call from before the outage.
-        if !matches!(before, Phase::Open { .. }) {
+        if !before.is_open() {
             self.close(before);
         }
     }
 
     fn close(&self, before: Phase) {
-        self.change(|state| *state = State { phase: Phase::Closed, unanswered: 0, openings: 0 });
+        self.change(|state| *state = State { phase: Phase::Closed, unanswered: 0, openings: 0, ..*state });
         if before != Phase::Closed {
             tracing::info!(circuit = self.what, "back; going on");
         }
     }
 
-    /// Nobody answered a call; several in a row are an outage.
+    /// A call came to nothing; several in a row are an outage.
     pub(crate) fn unanswered(&self, cause: &str) {
         let mut outage = false;
         self.change(|state| {
@@ -152,12 +163,41 @@ impl Circuit {
 
     /// Waits until it is not open. Cancel safe.
     pub(crate) async fn closed(&self) {
-        self.until(|phase| !matches!(phase, Phase::Open { .. })).await;
+        self.until(|state| !state.phase.is_open()).await;
+    }
+
+    /// Waits for a pause before a write is tried again, but no longer than to the probe that ends an outage. Cancel safe.
+    pub(crate) async fn pause_or_probe(&self, pause: Duration) {
+        let phase = self.state().phase;
+        match phase {
+            Phase::Open { .. } => {
+                let probed = self.until(|state| !matches!(state.phase, Phase::Open { .. }));
+                let _ = timeout(pause, probed).await;
+            }
+            Phase::CatchingUp => sleep(pause.min(CATCH_UP_PAUSE)).await,
+            Phase::Closed | Phase::Trial => sleep(pause).await,
+        }
+    }
+
+    /// Says that finished work is being written, until what comes back is dropped.
+    pub(crate) fn unwritten(&self) -> Unwritten<'_> {
+        self.change(|state| state.unwritten += 1);
+        Unwritten(self)
+    }
+
+    /// Lets finished work be written first, and then closes; not if it has opened again meanwhile.
+    async fn catch_up(&self) {
+        self.change(|state| *state = State { phase: Phase::CatchingUp, unanswered: 0, ..*state });
+        let _ = timeout(CATCH_UP, self.until(|state| state.unwritten == 0)).await;
+        let phase = self.state().phase;
+        if phase == Phase::CatchingUp {
+            self.close(phase);
+        }
     }
 
     /// Waits until it is not on trial. Cancel safe.
     pub(crate) async fn tried(&self) {
-        self.until(|phase| phase != Phase::Trial).await;
+        self.until(|state| state.phase != Phase::Trial).await;
     }
 
     /// Probes whenever it is open, for ever. `proves` says whether a passed probe proves that work will pass; else the
@@ -168,12 +208,12 @@ impl Circuit {
         F: Future<Output = Result<(), String>>,
     {
         loop {
-            self.until(|phase| matches!(phase, Phase::Open { .. })).await;
+            self.until(|state| matches!(state.phase, Phase::Open { .. })).await;
             let phase = self.state().phase;
             let Phase::Open { probe_at } = phase else { continue };
             sleep_until(probe_at).await;
             match probe().await {
-                Ok(()) if proves => self.close(phase),
+                Ok(()) if proves => self.catch_up().await,
                 Ok(()) => {
                     tracing::info!(circuit = self.what, "the probe passed; letting a little through");
                     self.change(|state| state.phase = Phase::Trial);
@@ -187,6 +227,22 @@ impl Circuit {
                 }
             }
         }
+    }
+}
+
+impl Phase {
+    fn is_open(self) -> bool {
+        matches!(self, Self::Open { .. } | Self::CatchingUp)
+    }
+}
+
+/// Finished work that is being written.
+#[derive(Debug)]
+pub(crate) struct Unwritten<'a>(&'a Circuit);
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        self.0.change(|state| state.unwritten -= 1);
     }
 }
 
@@ -239,47 +295,6 @@ impl Guard for WatchedGuard {
 
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         self.guard.facts().await
-    }
-}
-
-/// Tells a key whose own fault it is that its handler is "not there" from a handler that is away for all: it meets it
-/// again and again while others succeed.
-#[derive(Debug, Default)]
-pub(crate) struct Absences {
-    successes: AtomicU64,
-    /// Per key: how often in a row, and how many successes of others there were at the last time.
-    keys: Mutex<std::collections::BTreeMap<String, (u32, u64)>>,
-}
-
-/// So many absences of one key in a row, with successes of others between them, are that key's failure.
-const ABSENCES_OF_ONE_KEY: u32 = 5;
-
-/// Keys that are remembered; in an outage of the handler there can be as many as there are messages.
-const KEYS_REMEMBERED: usize = 10_000;
-
-impl Absences {
-    pub(crate) fn succeeded(&self, key: &str) {
-        self.successes.fetch_add(1, Ordering::Relaxed);
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-    }
-
-    /// Notes an absence; `true` if it is the key's own failure.
-    pub(crate) fn is_the_keys_own(&self, key: &str) -> bool {
-        let successes = self.successes.load(Ordering::Relaxed);
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if keys.len() >= KEYS_REMEMBERED && !keys.contains_key(key) {
-            keys.pop_first();
-        }
-        let (count, at) = keys.entry(key.to_owned()).or_insert((0, successes));
-        if *count == 0 || *at < successes {
-            *count += 1;
-        }
-        *at = successes;
-        let own = *count >= ABSENCES_OF_ONE_KEY;
-        if own {
-            keys.remove(key);
-        }
-        own
     }
 }
 
@@ -340,19 +355,5 @@ mod tests {
         assert!(circuit.is_trial());
         circuit.succeeded();
         assert!(!circuit.is_trial() && !circuit.is_open());
-    }
-
-    #[test]
-    fn the_nth_absence_of_one_key_while_others_succeed_is_its_own_failure() {
-        let absences = Absences::default();
-        for _ in 0..20 {
-            assert!(!absences.is_the_keys_own("p1"), "nobody else succeeds: the handler is away");
-        }
-        let mut own = false;
-        for _ in 0..ABSENCES_OF_ONE_KEY {
-            absences.succeeded("p2");
-            own |= absences.is_the_keys_own("p1");
-        }
-        assert!(own);
     }
 }

@@ -15,6 +15,9 @@ use crate::message::Message;
 
 use super::steps::Steps;
 
+/// More time than this is not told from it, and clocks would overflow.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// What a handler knows about its run. Lent, not owned, and not `Clone`: nothing can be recorded after the run.
 pub struct JobContext {
     pub(crate) message: Arc<Message>,
@@ -59,7 +62,7 @@ impl JobContext {
 
     /// Asks for `by` more time than the budget gives. The leases follow by themselves, up to SQS's 12 hours.
     pub fn extend_deadline(&self, by: Duration) {
-        self.deadline.send_modify(|deadline| *deadline += by);
+        self.deadline.send_modify(|deadline| *deadline += by.min(FOR_EVER));
     }
 
     /// The cancellation of this run; the one part of the context that can be cloned and kept.

@@ -126,10 +126,11 @@ impl JobContext {
         let step = |state, result| Step { state, generation, result, at: clock.wall() };
         match work(StepKey::new(&claim.pk.0, &name, generation)).await.map_err(Into::into) {
             Ok(value) => {
-                let json = serde_json::to_string(&value)?;
-                let fits = json.len() + name.len() + step(StepState::Done, None).size() <= claim.room();
-                write(claim, &name, step(StepState::Done, fits.then_some(json))).await?;
-                if fits { Ok(value) } else { Err(too_large(&name)) }
+                let fits = |json: &String| json.len() + name.len() + step(StepState::Done, None).size() <= claim.room();
+                let json = serde_json::to_string(&value).ok().filter(fits);
+                let kept = json.is_some();
+                write(claim, &name, step(StepState::Done, json)).await?;
+                if kept { Ok(value) } else { Err(not_kept(&name)) }
             }
             Err(error) => {
                 if error.definite {
@@ -169,16 +170,18 @@ fn may_begin(name: &str, claim: &ExecutionLease, cancelled: &Cancelled) -> Handl
 }
 
 fn recorded<T: DeserializeOwned>(name: &str, step: Step) -> HandlerResult<T> {
-    let Some(json) = step.result else { return Err(too_large(name)) };
+    let Some(json) = step.result else { return Err(not_kept(name)) };
     serde_json::from_str(&json).map_err(|error| {
         let text = format!("step {name:?} has a recorded result of another type: {error}");
         HandlerError::new(text).permanent().reason("step_result")
     })
 }
 
-fn too_large(name: &str) -> HandlerError {
-    let text = format!("step {name:?} took effect, but its result is too large to be recorded; it will not run again");
-    HandlerError::new(text).permanent().reason("step_result_too_large")
+fn not_kept(name: &str) -> HandlerError {
+    let text = format!(
+        "step {name:?} took effect, but its result is too large to be recorded, or is no JSON; it will not run again"
+    );
+    HandlerError::new(text).permanent().reason("step_result_not_kept")
 }
 
 async fn write(claim: &ExecutionLease, name: &str, step: Step) -> HandlerResult {
@@ -187,6 +190,13 @@ async fn write(claim: &ExecutionLease, name: &str, step: Step) -> HandlerResult 
         Ok(Owned::Done | Owned::Lost(_)) => {
             Err(HandlerError::interrupted(format!("step {name:?} ended after another worker had taken over")))
         }
-        Err(error) => Err(HandlerError::interrupted(format!("step {name:?} could not be recorded yet: {error}"))),
+        Err(error) if error.is_transient() => {
+            Err(HandlerError::interrupted(format!("step {name:?} could not be recorded yet: {error}")))
+        }
+        // An interruption would run it again and again, for no attempt would be used.
+        Err(error) => {
+            let text = format!("step {name:?} ended, and can never be recorded: {error}");
+            Err(HandlerError::new(text).permanent().reason("step_not_recorded"))
+        }
     }
 }

@@ -43,8 +43,6 @@ pub(super) enum Found {
     Held { until: Millis, why: Held },
     /// It can be taken over.
     TakeOver(TakeOverKind),
-    /// It can be taken over, but only to bury it: it has killed too many workers.
-    Exhausted,
 }
 
 /// A `lease_until` further ahead than this is not one that a worker of ours has written.
@@ -118,10 +116,24 @@ fn lapsed(record: &Record, view: &View<'_>, anew: bool) -> Found {
     };
     match takeovers {
         _ if anew => Found::TakeOver(TakeOverKind::Anew),
-        n if n >= view.max_takeovers => Found::Exhausted,
-        0 => Found::TakeOver(TakeOverKind::AfterLapse),
+        n if n == 0 || n >= view.max_takeovers => Found::TakeOver(TakeOverKind::AfterLapse),
         _ => Found::TakeOver(TakeOverKind::Park { not_before: view.now + view.park }),
     }
+}
+
+/// Why work that was just claimed is buried instead of run: it has failed for good before, or is past a limit (rule G6).
+/// An attempt that may still have run when it was counted could not be buried then.
+pub(super) fn spent(claimed: &Record, max_attempts: u32, max_takeovers: u32) -> Option<Failure> {
+    let last_error = || claimed.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
+    if claimed.status == Status::Failed {
+        // Undoing is for a version that knows how; what is known here is that it has failed for good.
+        return Some(last_error());
+    }
+    if claimed.takeovers > max_takeovers {
+        let text = format!("{} workers died or lost their lease while they ran it", claimed.takeovers);
+        return Some(Failure::new("takeovers", text));
+    }
+    (claimed.failures >= max_attempts).then(last_error)
 }
 
 /// How a run ended.

@@ -135,3 +135,22 @@ async fn l5_a_wall_clock_that_jumped_ahead_ends_a_lease() {
     assert_eq!(deadline.left(clock.now()), LENGTH);
     assert_eq!(deadline.left(Moment { instant: Instant::now(), wall: ahead.wall() }), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn l7_no_storm_of_beats_just_below_the_cap_and_none_that_believes_in_fractions_of_a_second() {
+    let clock = Clock::simulated(1, 0);
+    let start = clock.now();
+    let cap = Deadline::after(start, Duration::from_millis(100_900));
+    let lease = Lease::new(clock, start, LENGTH).capped(cap);
+    let beats = Cell::new(0);
+    let beat = |reach: Duration| {
+        beats.set(beats.get() + 1);
+        assert_eq!(reach.subsec_nanos(), 0, "SQS would be told less than is believed");
+        async {
+            sleep(Duration::from_millis(20)).await;
+            Beat::Renewed
+        }
+    };
+    keep(&lease, None, beat, sleep(Duration::from_secs(120))).await;
+    assert_eq!(beats.get(), 4);
+}

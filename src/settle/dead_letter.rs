@@ -167,6 +167,10 @@ pub(crate) async fn mark_copied(guard: &dyn Guard, clock: &Clock, pk: &Pk, failu
 pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
     let plain = Outgoing::from(message);
     let mut copy = plain.clone();
+    // One of the same name that is not ours.
+    if let Some(theirs) = copy.attributes.remove(ATTRIBUTE) {
+        note.displaced.insert(ATTRIBUTE.to_owned(), theirs.into());
+    }
     while copy.attributes.len() >= MOST_ATTRIBUTES {
         let Some((name, attribute)) = copy.attributes.pop_last() else { break };
         note.displaced.insert(name, attribute.into());
@@ -254,5 +258,6 @@ mod tests {
         message.attributes.insert(ATTRIBUTE.into(), Attribute::text("something else"));
         let unpacked = message.clone().unpacked();
         assert_eq!(unpacked, message);
+        assert_eq!(back(pack(&message, Note::default())).attributes, message.attributes, "a copy does not lose it");
     }
 }

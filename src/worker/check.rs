@@ -304,7 +304,7 @@ fn build(
             };
             let concurrency = jobs.config.concurrency;
             Some(Arc::new(Hall {
-                wait_time: wait_time(&name, jobs.config.wait_time, visibility),
+                wait_time: super::poll::wait_time(&name, jobs.config.wait_time, visibility, config.drain_timeout),
                 fifo: facts.map_or_else(|| jobs.config.address.to_string().ends_with(".fifo"), |facts| facts.fifo),
                 max_receive_count: facts
                     .and_then(|facts| facts.redrive.as_ref())
@@ -317,6 +317,7 @@ fn build(
                 intake: Arc::new(Circuit::new(format!("deletes from {name}"), clock.clone())),
                 drain: drain.clone(),
                 polled: CancellationToken::new(),
+                gone: CancellationToken::new(),
                 tally: Arc::clone(&tally),
                 jobs,
                 desk,
@@ -329,6 +330,7 @@ fn build(
         drain,
         halt,
         guard: Some(guard),
+        clock: clock.clone(),
         drain_timeout: config.drain_timeout,
         cancel_grace: config.cancel_grace,
     }
@@ -337,13 +339,4 @@ fn build(
 /// In a range, the queue's own timeout is where it starts (rule L3).
 fn visibility(range: VisibilityTimeout, facts: Option<&QueueFacts>) -> Duration {
     facts.map_or(range.floor, |facts| facts.visibility.clamp(range.floor, range.ceiling))
-}
-
-/// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4).
-fn wait_time(name: &str, asked: Duration, visibility: Duration) -> Duration {
-    let most = Duration::from_secs((visibility / 2).as_secs());
-    if asked > most {
-        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}, half of the visibility timeout");
-    }
-    asked.min(most)
 }

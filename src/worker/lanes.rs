@@ -48,6 +48,8 @@ pub(crate) struct Hall {
     pub(crate) drain: CancellationToken,
     /// Every poll has come back: what is given back from now on is not received by ourselves.
     pub(crate) polled: CancellationToken,
+    /// The drain's time is over: what is still in hand is cut off.
+    pub(crate) gone: CancellationToken,
     pub(crate) tally: Arc<Tally>,
 }
 

@@ -6,7 +6,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,7 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    clock::Moment,
+    clock::{Clock, Moment},
+    config::DRAIN_RESERVE,
     lease::{Deadline, Lease},
     message::Delivery,
     queue::{BATCH, LONGEST_VISIBILITY, Receive, Received},
@@ -44,6 +45,9 @@ const CAP_MARGIN: Duration = Duration::from_secs(60);
 /// How long a poller waits for the outcome of the work that it brought for a trial.
 const TRIAL: Duration = Duration::from_secs(10);
 
+/// An empty answer that came sooner, for there was no wait time, is followed by a pause: idle polling must not spin.
+const SHORTEST_POLL: Duration = Duration::from_secs(1);
+
 /// Pauses after failed polls: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
 
@@ -68,8 +72,14 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSen
             Ok(received) => {
                 failures = 0;
                 let start = counted_from(sent, hall.jobs.clock.now(), ask.wait, pulse.stood_still_since(stalls));
+                let pause = if received.is_empty() {
+                    SHORTEST_POLL.saturating_sub(sent.instant.elapsed())
+                } else {
+                    Duration::ZERO
+                };
                 begin(&hall, received, start, slots, &lanes);
                 verdict(&hall).await;
+                unless_draining(&hall, sleep(pause)).await;
             }
             Err(error) => {
                 drop(slots);
@@ -98,6 +108,18 @@ async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
         () = hall.drain.cancelled() => {}
         () = pause => {}
     }
+}
+
+/// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4); one
+/// that comes after the drain has to be aborted, and hides what it brings for a whole timeout (rule D1).
+pub(super) fn wait_time(name: &str, asked: Duration, visibility: Duration, drain_timeout: Duration) -> Duration {
+    let most = (visibility / 2).min(drain_timeout.saturating_sub(DRAIN_RESERVE));
+    let most = Duration::from_secs(most.as_secs());
+    if asked > most {
+        let why = "a poll must come back within half of the visibility timeout, and before a drain ends";
+        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {why}");
+    }
+    asked.min(most)
 }
 
 /// Waits until messages may be received and there are slots for them (rule R1).
@@ -131,7 +153,7 @@ fn most(hall: &Hall) -> usize {
 /// From when a delivery's lease counts (rule R2): the reply's arrival less an allowance; the sending, if the reply may
 /// have lain somewhere meanwhile.
 fn counted_from(sent: Moment, arrived: Moment, wait: Duration, stood_still: bool) -> Moment {
-    let took = arrived.instant.saturating_duration_since(sent.instant);
+    let took = arrived.since(sent);
     if stood_still || took > wait + LATE || took < ALLOWANCE {
         return sent;
     }
@@ -179,9 +201,9 @@ fn delivery(hall: &Hall, received: Received, start: Moment) -> Delivery {
 /// Notices when the whole process stood still: stopped, suspended, or starved of its processor.
 #[derive(Debug)]
 pub(super) struct Pulse {
-    origin: Instant,
-    /// Milliseconds from the origin to the last beat.
-    last: AtomicU64,
+    clock: Clock,
+    /// Locked for single look-ups.
+    last: Mutex<Moment>,
     stalls: AtomicU64,
 }
 
@@ -189,8 +211,8 @@ pub(super) struct Pulse {
 const PULSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
 
 impl Pulse {
-    pub(super) fn new() -> Self {
-        Self { origin: Instant::now(), last: AtomicU64::new(0), stalls: AtomicU64::new(0) }
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { last: Mutex::new(clock.now()), clock, stalls: AtomicU64::new(0) }
     }
 
     /// Beats, for ever.
@@ -199,17 +221,17 @@ impl Pulse {
             if self.gap() > PULSE.1 {
                 self.stalls.fetch_add(1, Ordering::Relaxed);
             }
-            self.last.store(self.now(), Ordering::Relaxed);
+            *self.last() = self.clock.now();
             sleep(PULSE.0).await;
         }
     }
 
-    fn now(&self) -> u64 {
-        self.origin.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
+    fn last(&self) -> MutexGuard<'_, Moment> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn gap(&self) -> Duration {
-        Duration::from_millis(self.now().saturating_sub(self.last.load(Ordering::Relaxed)))
+        self.clock.now().since(*self.last())
     }
 
     fn stalls(&self) -> u64 {
@@ -227,4 +249,26 @@ pub(super) fn pollers(concurrency: usize) -> usize {
     /// More add nothing but requests, before polling adapts.
     const MOST: usize = 4;
     concurrency.div_ceil(BATCH).clamp(1, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn r2_a_lease_counts_from_the_sending_where_the_machine_was_suspended_meanwhile() {
+        let clock = Clock::simulated(1, 0);
+        let sent = clock.now();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let wait = Duration::from_secs(10);
+        let arrived = clock.now();
+        assert_eq!(counted_from(sent, arrived, wait, false).instant, arrived.instant - ALLOWANCE);
+        // Suspended: the monotonic clock stood still, the wall clock did not.
+        let arrived = clock.skewed(1, 60_000).now();
+        assert_eq!(counted_from(sent, arrived, wait, false).instant, sent.instant);
+        let pulse = Pulse::new(clock.clone());
+        assert!(!pulse.stood_still_since(0));
+        *pulse.last() = clock.skewed(1, -5_000).now();
+        assert!(pulse.stood_still_since(0), "also where it was short");
+    }
 }

@@ -20,8 +20,8 @@ const ROOMS: &[(&str, &str)] = &[
     ("guard", "clock key message"),
     ("guard::dynamodb", "aws clock guard"),
     ("guard::memory", "clock guard testing::faults"),
-    // A claim is never longer than SQS lets a message be hidden.
-    ("guard::execution", "clock guard lease queue::LONGEST_VISIBILITY"),
+    // A claim is never longer than SQS lets a message be hidden; what it could not write waits for an outage's end.
+    ("guard::execution", "clock guard guard::outage lease queue::LONGEST_VISIBILITY"),
     ("guard::outage", "clock guard"),
     // What is wrong with a table is told as what is wrong with a setting.
     ("guard::admin", "config::Problem guard"),

@@ -275,6 +275,18 @@ async fn g8_with_the_policy_open_work_runs_without_a_guard_and_done_is_recorded_
 }
 
 #[tokio::test(start_paused = true)]
+async fn g8_with_the_policy_open_done_is_recorded_also_where_an_earlier_attempt_left_its_record() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","first":["fail"]}"#);
+    bed.guard_faults
+        .decide_with(|call| (call.operation == "claim" && call.number == 2).then_some(Fault::Fail(Failure::Denied)));
+    let vars = [("LEASEHOLD_GUARD_OUTAGE", "open")];
+    let report = worker(&bed, &book, &vars).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, book.runs("a").len()), (1, 2));
+    assert_eq!(record(&bed, "a").status, Status::Done);
+}
+
+#[tokio::test(start_paused = true)]
 async fn g12_without_a_guard_deliveries_are_attempts_and_no_record_is_written() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a","first":["fail"]}"#);
@@ -297,6 +309,7 @@ async fn g2_a_former_owner_changes_nothing() {
         async move {
             sleep(Duration::from_secs(29)).await;
             let mut theirs = record(&bed, "a");
+            theirs.status = Status::Running;
             theirs.owner = Owner("another".into());
             theirs.fence.0 += 1;
             theirs.lease_until = Millis(theirs.lease_until.0 + 3_600_000);
@@ -325,4 +338,24 @@ async fn two_workers_and_a_hundred_duplicates_run_each_key_once() {
     let (one, two) = tokio::join!(one.run(bed.until_idle()), two.run(bed.until_idle()));
     assert_eq!(one.unwrap().done + two.unwrap().done, 25);
     assert!(book.completed().values().all(|runs| *runs == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g8_a_store_that_answers_nothing_but_errors_is_away_too_and_burns_no_receives() {
+    for failure in [Failure::Unavailable, Failure::Throttled] {
+        let (bed, book) = (TestBed::new(&[]), Book::new());
+        bed.add("jobs", 3);
+        for id in 0..60 {
+            bed.send("jobs", format!(r#"{{"id":"{id}"}}"#));
+        }
+        for operation in ["claim", "probe"] {
+            bed.guard_faults.always(operation, Fault::Fail(failure));
+        }
+        let healing = async {
+            sleep(Duration::from_secs(3600)).await;
+            bed.guard_faults.clear();
+        };
+        let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), healing);
+        assert_eq!((report.unwrap().done, bed.dead("jobs").len()), (60, 0), "{failure:?}");
+    }
 }

@@ -168,3 +168,17 @@ async fn l8_more_time_can_be_asked_for() {
     let report = bed.worker(&vars).queue("jobs", long).run(bed.until_idle()).await.unwrap();
     assert_eq!((report.done, report.failed), (1, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn l8_all_the_time_there_is_can_be_asked_for() {
+    let bed = TestBed::new(&["jobs"]);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let long = handler(async |_: &Raw, cx: &JobContext| -> HandlerResult {
+        cx.extend_deadline(Duration::MAX);
+        sleep(Duration::from_secs(800)).await;
+        Ok(())
+    });
+    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id")];
+    let report = bed.worker(&vars).queue("jobs", long).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, report.failed), (1, 0));
+}

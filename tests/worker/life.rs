@@ -7,7 +7,7 @@ use leasehold::{
     guard::{Pk, Status},
     testing::{Failure, Fault, TestBed},
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::bench::{Book, worker};
 
@@ -238,6 +238,37 @@ async fn t6_a_last_receive_that_meets_a_throttled_store_waits_in_place() {
     }
     let report = work_off(&bed, &book, &[]).await;
     assert_eq!((report.done, report.left), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_a_last_receive_whose_run_is_interrupted_is_run_again_in_place() {
+    let (bed, book) = (TestBed::new(&[]), Book::new());
+    bed.add("jobs", 1);
+    bed.send("jobs", r#"{"id":"a","millis":40000}"#);
+    let begun = Instant::now();
+    bed.guard_faults.decide_with(move |call| {
+        let throttled = call.operation == "renew" && begun.elapsed() < Duration::from_secs(40);
+        throttled.then_some(Fault::Fail(Failure::Throttled))
+    });
+    let report = work_off(&bed, &book, &[]).await;
+    assert_eq!(book.runs("a")[0].cancelled, Some(leasehold::CancelCause::LeaseLost));
+    assert_eq!((report.done, book.runs("a").len(), bed.dead("jobs").len()), (1, 2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g6_what_is_claimed_too_late_to_be_run_is_not_received_again_at_once() {
+    let (bed, book) = (TestBed::new(&[]), Book::new());
+    bed.add("jobs", 5);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let begun = Instant::now();
+    bed.guard_faults.decide_with(move |call| {
+        let slow = ["claim", "take_over"].contains(&call.operation) && begun.elapsed() < Duration::from_secs(40);
+        slow.then_some(Fault::DelayReply(Duration::from_secs(4)))
+    });
+    let report = work_off(&bed, &book, &[("LEASEHOLD_VISIBILITY_TIMEOUT", "5s")]).await;
+    assert_eq!((report.done, bed.dead("jobs").len()), (1, 0));
+    let receives = bed.queue("jobs").calls()["receive"].entries;
+    assert!(receives <= 5, "{receives}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -145,6 +145,19 @@ async fn l4_one_message_whose_calls_all_fail_harms_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r4_polls_without_a_wait_time_do_not_spin_on_an_empty_queue() {
+    for short in [("LEASEHOLD_WAIT_TIME", "0s"), ("LEASEHOLD_VISIBILITY_TIMEOUT", "1s")] {
+        let (bed, book) = bed();
+        let faults = bed.queue_faults("jobs");
+        // A poll that spins would keep paused time from moving.
+        faults.decide_with(|call| (call.number > 1000).then_some(Fault::Hang));
+        worker(&bed, &book, &[short, ("LEASEHOLD_CANCEL_GRACE", "200ms")]).run(after(60)).await.unwrap();
+        let polls = faults.calls()["receive"];
+        assert!(polls <= 130, "{short:?}: {polls} polls by two pollers in a minute");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn r1_a_slow_delete_keeps_no_slot_from_the_next_handler() {
     let (bed, book) = bed();
     send(&bed, 5, 100);

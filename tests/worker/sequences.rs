@@ -12,7 +12,7 @@ use std::{
 };
 
 use leasehold::{
-    CancelCause, Handler, HandlerResult, JobContext, Shutdown, Worker,
+    CancelCause, Handler, HandlerResult, JobContext, Shutdown, StopReport, Worker,
     guard::{Pk, Record, Status},
     testing::{Failure, Fault, Faults, FaultyBroker, FaultyGuard, TestBed},
 };
@@ -229,6 +229,23 @@ async fn g8_finished_work_outlives_an_outage_that_is_longer_than_its_lease() {
     assert_eq!(in_outage, 0, "no messages are taken that could not be claimed: {asked:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn l1_after_an_outage_finished_work_is_written_before_the_next_poll() {
+    for late in 0..8 {
+        let (bed, book) = bed();
+        bed.send("jobs", r#"{"id":"a","millis":10000}"#);
+        let begun = Instant::now();
+        let outage = 5 * SECOND..(150 + late) * SECOND;
+        bed.guard_faults.decide_with(move |_| outage.contains(&begun.elapsed()).then_some(Fault::Hang));
+        let duplicate = async {
+            sleep(100 * SECOND).await;
+            bed.send("jobs", r#"{"id":"a","millis":10000}"#);
+        };
+        let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), duplicate);
+        assert_eq!((report.unwrap().done, book.runs("a").len()), (1, 1), "back {late} s later");
+    }
+}
+
 /// A handler on a blocking thread that ignores its cancellation until it is let go.
 #[derive(Debug, Clone)]
 struct Stubborn {
@@ -255,15 +272,15 @@ impl Handler for Stubborn {
     }
 }
 
-fn stubborn_worker(bed: &TestBed, handler: &Stubborn, concurrency: &str) -> Worker {
-    bed.worker(&[
+fn stubborn_worker(bed: &TestBed, handler: &Stubborn, vars: &[(&str, &str)]) -> Worker {
+    let mut all = vec![
         ("LEASEHOLD_QUEUES", "jobs"),
         ("LEASEHOLD_KEY", "/id"),
         ("LEASEHOLD_VISIBILITY_TIMEOUT", "30s"),
         ("LEASEHOLD_HANDLER_TIMEOUT", "5s"),
-        ("LEASEHOLD_CONCURRENCY", concurrency),
-    ])
-    .queue("jobs", handler.clone().blocking())
+    ];
+    all.extend(vars);
+    bed.worker(&all).queue("jobs", handler.clone().blocking())
 }
 
 /// Lets time pass by hand: while a blocking thread runs, paused time does not pass by itself.
@@ -285,7 +302,7 @@ async fn l8_a_stuck_thread_that_is_redelivered_to_its_own_process_is_not_run_bes
     bed.send("jobs", r#"{"id":"a"}"#);
     let mut running = JoinSet::new();
     let shutdown = Shutdown::new();
-    running.spawn(stubborn_worker(&bed, &handler, "2").run(shutdown.clone()));
+    running.spawn(stubborn_worker(&bed, &handler, &[("LEASEHOLD_CONCURRENCY", "2")]).run(shutdown.clone()));
     begins.recv().await.expect("it begins");
     pass(150 * SECOND).await;
     let receives = bed.queue("jobs").calls()["receive"].entries;
@@ -310,7 +327,7 @@ async fn second_run_began() -> Duration {
     bed.send("jobs", r#"{"id":"a"}"#);
     let mut running = JoinSet::new();
     // Its one slot is taken, so what it gives back comes to the other.
-    running.spawn(stubborn_worker(&bed, &handler, "1").run(Shutdown::new()));
+    running.spawn(stubborn_worker(&bed, &handler, &[("LEASEHOLD_CONCURRENCY", "1")]).run(Shutdown::new()));
     begins.recv().await.expect("it begins");
     running.spawn(worker(&bed, &book, &[]).run(Shutdown::new()));
     while book.runs("a").is_empty() {
@@ -332,4 +349,65 @@ async fn release_of_what_still_runs_is_found() {
     let _plant = crate::simulation::Plant::of(leasehold::testing::Planted::ReleaseOfRunning);
     let began = second_run_began().await;
     assert!(began < 30 * SECOND, "the planted fault has no effect: {began:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g6_a_last_attempt_that_could_not_be_buried_because_it_still_ran_is_not_followed_by_another() {
+    let bed = TestBed::new(&["jobs"]);
+    let (handler, mut begins, lets_go) = Stubborn::new();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let vars = [("LEASEHOLD_MAX_ATTEMPTS", "1")];
+    let report = stuck_for(60 * SECOND, &vars, &bed, &handler, &mut begins, lets_go).await;
+    assert!(begins.try_recv().is_err(), "it was run again");
+    let codes: Vec<_> = bed.dead("jobs").into_iter().map(|(_, note)| note.expect("a reason").code).collect();
+    assert_eq!((report.dead, codes), (1, vec!["timed_out".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l8_without_a_guard_too_a_stuck_key_is_not_run_beside_itself_and_eats_no_second_slot() {
+    let bed = TestBed::new(&["jobs"]);
+    let (handler, mut begins, lets_go) = Stubborn::new();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let vars = [("LEASEHOLD_GUARD", "none"), ("LEASEHOLD_MAX_ATTEMPTS", "50")];
+    let mut running = JoinSet::new();
+    running.spawn(stubborn_worker(&bed, &handler, &vars).run(Shutdown::new()));
+    begins.recv().await.expect("it begins");
+    pass(200 * SECOND).await;
+    assert!(begins.try_recv().is_err(), "a second run began beside the first");
+    drop(lets_go);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_a_last_receive_that_is_stuck_waits_in_place_and_is_not_dead_lettered_by_the_queue() {
+    for guard in ["claim", "none"] {
+        let bed = TestBed::new(&[]);
+        bed.add("jobs", 1);
+        let (handler, mut begins, lets_go) = Stubborn::new();
+        bed.send("jobs", r#"{"id":"a"}"#);
+        let vars = [("LEASEHOLD_GUARD", guard)];
+        let report = stuck_for(100 * SECOND, &vars, &bed, &handler, &mut begins, lets_go).await;
+        assert_eq!((report.done, bed.dead("jobs").len()), (1, 0), "{guard}");
+    }
+}
+
+/// A worker whose handler is stuck for so long, and then is let go and ends each run at once.
+async fn stuck_for(
+    time: Duration,
+    vars: &[(&str, &str)],
+    bed: &TestBed,
+    handler: &Stubborn,
+    begins: &mut UnboundedReceiver<()>,
+    lets_go: mpsc::Sender<()>,
+) -> StopReport {
+    let mut running = JoinSet::new();
+    let shutdown = Shutdown::new();
+    running.spawn(stubborn_worker(bed, handler, vars).run(shutdown.clone()));
+    begins.recv().await.expect("it begins");
+    pass(time).await;
+    drop(lets_go);
+    while !bed.queue("jobs").is_empty() {
+        pass(SECOND).await;
+    }
+    shutdown.drain();
+    running.join_next().await.unwrap().unwrap().unwrap()
 }

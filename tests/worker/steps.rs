@@ -1,6 +1,7 @@
 //! Steps: what is recorded never runs again (rule S1).
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
@@ -121,6 +122,24 @@ async fn s1_a_step_whose_record_is_lost_runs_again_with_the_same_key() {
     assert_eq!(charges.len(), 1, "it is flushed before the claim is given back");
 }
 
+plays!(NoJson, |stage, cx| {
+    let _: BTreeMap<Vec<u8>, u8> = cx
+        .step("odd", async |key| {
+            stage.note(key.to_string());
+            Ok::<_, HandlerError>(BTreeMap::from([(vec![1], 1)]))
+        })
+        .await?;
+    Ok(())
+});
+
+#[tokio::test(start_paused = true)]
+async fn s1_a_result_that_is_no_json_is_kept_as_done_and_fails_for_good() {
+    let stage = Stage::new();
+    let report = stage.play(&[], NoJson).await;
+    assert_eq!((report.dead, stage.log().len()), (1, 1));
+    assert_eq!(stage.bed.dead("jobs")[0].1.as_ref().unwrap().code, "step_result_not_kept");
+}
+
 plays!(Refused, |stage, cx| {
     let run = stage.run();
     cx.step("charge", async |key| {
@@ -165,7 +184,7 @@ plays!(TooLarge, |stage, cx| {
 async fn s1_a_result_too_large_for_the_record_is_kept_as_done_and_fails_for_good() {
     let stage = Stage::new();
     assert_eq!(stage.play(&[], TooLarge).await.dead, 1);
-    assert_eq!(stage.bed.dead("jobs")[0].1.as_ref().unwrap().code, "step_result_too_large");
+    assert_eq!(stage.bed.dead("jobs")[0].1.as_ref().unwrap().code, "step_result_not_kept");
     let record = stage.bed.guard.record(&Pk("jobs#a".into())).unwrap();
     assert_eq!((record.steps["report"].state, &record.steps["report"].result), (StepState::Done, &None));
     assert_eq!(stage.log(), ["run 1", "report"]);
@@ -187,7 +206,7 @@ async fn s1_room_is_looked_at_before_a_step_is_begun() {
     let stage = Stage::new();
     assert_eq!(stage.play(&[], Full).await.dead, 1);
     let code = stage.bed.dead("jobs")[0].1.as_ref().unwrap().code.clone();
-    assert!(["record_full", "step_result_too_large"].contains(&code.as_str()), "{code}");
+    assert!(["record_full", "step_result_not_kept"].contains(&code.as_str()), "{code}");
     let record = stage.bed.guard.record(&Pk("jobs#a".into())).unwrap();
     assert!(record.size() < 400 * 1024);
     assert_eq!(record.steps.len(), stage.log().len(), "whatever ran is recorded");

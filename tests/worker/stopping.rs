@@ -106,6 +106,20 @@ async fn d3_the_worker_is_gone_in_time_even_if_nothing_answers_any_more_and_call
 }
 
 #[tokio::test(start_paused = true)]
+async fn d3_what_could_not_be_settled_in_time_is_in_the_report() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":3000}"#);
+    bed.send("jobs", r#"{"id":"b","millis":3000}"#);
+    bed.guard_faults.always("confirm", Fault::Hang);
+    bed.queue_faults("jobs").next("receive", Fault::Delay(Duration::ZERO));
+    bed.queue_faults("jobs").always("receive", Fault::DelayReply(Duration::from_secs(100)));
+    let start = Instant::now();
+    let report = worker(&bed, &book, &[]).run(after(2)).await.unwrap();
+    assert_eq!(report.left, 2, "{report:?}");
+    assert!(start.elapsed() <= Duration::from_secs(27), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn d3_an_idle_worker_stops_well_inside_its_budget() {
     let (bed, book) = bed();
     let start = Instant::now();
@@ -130,4 +144,19 @@ async fn l9_beats_run_on_through_the_drain() {
     let vars = [("LEASEHOLD_DRAIN_TIMEOUT", "2m"), ("LEASEHOLD_VISIBILITY_TIMEOUT", "20s")];
     let report = worker(&bed, &book, &vars).run(after(1)).await.unwrap();
     assert_eq!((report.done, bed.queue("jobs").calls()["receive"].entries), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d1_a_parked_poll_comes_back_before_the_drain_ends_however_long_its_wait_time() {
+    let (bed, book) = bed();
+    let vars = [("LEASEHOLD_WAIT_TIME", "20s"), ("LEASEHOLD_DRAIN_TIMEOUT", "9s")];
+    let late = async {
+        sleep(Duration::from_secs(6)).await;
+        bed.send("jobs", r#"{"id":"a"}"#);
+    };
+    let start = Instant::now();
+    let (report, ()) = tokio::join!(worker(&bed, &book, &vars).run(after(1)), late);
+    report.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}: the polls were cut off", start.elapsed());
+    assert_eq!(bed.queue("jobs").visible(), 1);
 }
