@@ -99,6 +99,11 @@ impl ExecutionLease {
         self.steps().recorded.iter().max_by_key(|(_, step)| step.at).map(|(name, _)| name.clone())
     }
 
+    /// Whether a step has ended whose record did not get through yet.
+    pub(crate) fn has_unwritten_steps(&self) -> bool {
+        !self.steps().unwritten.is_empty()
+    }
+
     /// How many bytes a step's result may still have.
     pub(crate) fn room(&self) -> usize {
         let steps = self.steps();

@@ -114,7 +114,10 @@ fn lapsed(record: &Record, view: &View<'_>, anew: bool) -> Found {
         Status::Failed => record.undo.as_ref().map_or(0, |undo| undo.takeovers),
         _ => record.takeovers,
     };
+    // FAILED stays FAILED when it is given back; a time that it had to wait for tells that it was.
+    let given_back = record.status == Status::Failed && record.not_before.is_some();
     match takeovers {
+        _ if given_back => Found::TakeOver(TakeOverKind::Resume),
         _ if anew => Found::TakeOver(TakeOverKind::Anew),
         n if n == 0 || n >= view.max_takeovers => Found::TakeOver(TakeOverKind::AfterLapse),
         _ => Found::TakeOver(TakeOverKind::Park { not_before: view.now + view.park }),
@@ -145,6 +148,16 @@ pub(super) enum Ended {
     TimedOut { still_running: bool },
     /// It was told to stop because the worker stops or its lease ends, and did not end in the grace.
     Interrupted { still_running: bool },
+}
+
+impl Ended {
+    /// A run that ran out of time for a reason that is not its own was interrupted.
+    pub(super) fn excused(self) -> Self {
+        match self {
+            Self::TimedOut { still_running } => Self::Interrupted { still_running },
+            ended => ended,
+        }
+    }
 }
 
 /// What follows from a run.
@@ -214,3 +227,6 @@ pub(crate) fn backoff(base: Duration, cap: Duration, n: u32, part: impl FnOnce(D
     let full = base.saturating_mul(doubled).min(cap);
     full / 2 + part(full / 2)
 }
+
+#[cfg(test)]
+mod tests;

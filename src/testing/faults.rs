@@ -29,6 +29,8 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Fault {
     /// It fails at once, and nothing is done.
     Fail(Failure),
+    /// It is carried out, and fails all the same: what answers is not what stores.
+    ApplyThenFail(Failure),
     /// It arrives this much later, is carried out then, and answered.
     Delay(Duration),
     /// It is carried out at once, and the answer comes this much later.
@@ -176,6 +178,10 @@ impl Faults {
         match self.decide(operation, subject) {
             None => return call.await,
             Some(Fault::Fail(failure)) => return Err(failure.into()),
+            Some(Fault::ApplyThenFail(failure)) => {
+                drop(call.await);
+                return Err(failure.into());
+            }
             Some(Fault::Delay(delay)) => {
                 tokio::time::sleep(delay).await;
                 return call.await;

@@ -186,6 +186,15 @@ async fn g3_a_claim_whose_reply_was_lost_is_recognised_and_the_work_runs_once() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn g3_a_claim_that_was_applied_although_the_store_answered_with_an_error_is_recognised() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    bed.guard_faults.next("claim", Fault::ApplyThenFail(Failure::Unavailable));
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, report.released, record(&bed, "a").takeovers), (1, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn g3_a_confirm_whose_replies_are_all_lost_is_done() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a"}"#);

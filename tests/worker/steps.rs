@@ -140,6 +140,18 @@ async fn s1_a_result_that_is_no_json_is_kept_as_done_and_fails_for_good() {
     assert_eq!(stage.bed.dead("jobs")[0].1.as_ref().unwrap().code, "step_result_not_kept");
 }
 
+#[tokio::test(start_paused = true)]
+async fn g6_time_that_a_slow_store_takes_from_a_handler_is_no_failed_attempt() {
+    let stage = Stage::new();
+    for _ in 0..3 {
+        stage.bed.guard_faults.next("step", Fault::Hang);
+    }
+    let vars = [("LEASEHOLD_HANDLER_TIMEOUT", "10s"), ("LEASEHOLD_MAX_ATTEMPTS", "2")];
+    let report = stage.play(&vars, ChargeThenMail).await;
+    assert_eq!((report.done, report.failed, report.dead), (1, 1, 0), "only the mail server's failure counts");
+    assert_eq!(stage.log().iter().filter(|line| line.starts_with("charge")).count(), 1);
+}
+
 plays!(Refused, |stage, cx| {
     let run = stage.run();
     cx.step("charge", async |key| {

@@ -86,6 +86,7 @@ impl Weather {
             1 => Fault::Fail(Failure::Unavailable),
             2 if port == Port::Guard => Fault::Fail(Failure::Conflict),
             2 | 3 if call.operation == "change_visibility" => Fault::Fail(Failure::HandleLost),
+            3 => Fault::ApplyThenFail(Failure::Unavailable),
             4 => Fault::Delay(late),
             5 => Fault::DelayReply(late),
             6 => Fault::Hang,
@@ -98,6 +99,7 @@ impl Weather {
 fn name(fault: &Fault) -> &'static str {
     match fault {
         Fault::Fail(_) => "failed call",
+        Fault::ApplyThenFail(_) => "applied call that failed",
         Fault::Delay(_) => "late call",
         Fault::DelayReply(_) => "late reply",
         Fault::LoseReply => "lost reply",

@@ -1,0 +1,195 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    clock::Seconds,
+    guard::{Claim, Owner, Pk, Source},
+    message::Note,
+};
+
+const NOW: Millis = Millis(1_800_000_000_000);
+const SKEW: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(30);
+
+fn before(time: Duration) -> Millis {
+    Millis(NOW.0 - u64::try_from(time.as_millis()).expect("little"))
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A record that was claimed and last written a minute ago, and is not looked at for its fingerprint.
+fn record(status: Status) -> Record {
+    let claim = Claim {
+        pk: Pk("q#k".into()),
+        owner: Owner("them".into()),
+        now: before(secs(60)),
+        lease_until: before(secs(30)),
+        fingerprint: Some("same".into()),
+        source: Source::default(),
+    };
+    Record { status, ..claim.record() }
+}
+
+/// A message that was sent this long before now.
+fn sent(ago: Duration) -> Message {
+    Message { sent_at: Some(before(ago)), ..Message::default() }
+}
+
+fn look(record: &Record, message: &Message, fingerprint: &str) -> Found {
+    found(
+        record,
+        &View {
+            message,
+            fingerprint: Some(fingerprint),
+            now: NOW,
+            skew: SKEW,
+            max_takeovers: 3,
+            unchanged_for: Duration::ZERO,
+            lease: LEASE,
+            park: secs(7),
+        },
+    )
+}
+
+fn old(record: &Record) -> Found {
+    look(record, &sent(secs(600)), "same")
+}
+
+#[test]
+fn g4_a_running_claim_is_held_to_the_end_of_its_lease_and_the_skew() {
+    let mut running = record(Status::Running);
+    for (ends, held) in [(NOW + secs(9), true), (before(secs(1)), true), (before(SKEW), false)] {
+        running.lease_until = ends;
+        let found = old(&running);
+        let expected = if held {
+            Found::Held { until: ends + SKEW, why: Held::Running }
+        } else {
+            Found::TakeOver(TakeOverKind::AfterLapse)
+        };
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn g6_the_first_takeover_runs_the_next_are_parked_and_past_the_limit_it_is_claimed_to_be_buried() {
+    let mut running = record(Status::Running);
+    let kinds = [0, 1, 2, 3, 4].map(|takeovers| {
+        running.takeovers = takeovers;
+        old(&running)
+    });
+    let parked = Found::TakeOver(TakeOverKind::Park { not_before: NOW + secs(7) });
+    let lapsed = Found::TakeOver(TakeOverKind::AfterLapse);
+    assert_eq!(kinds, [lapsed, parked, parked, lapsed, lapsed]);
+    running.takeovers = 4;
+    assert!(spent(&running, 5, 3).is_some_and(|failure| failure.code == "takeovers"));
+}
+
+#[test]
+fn t2_nobody_claims_a_released_record_before_its_time_however_new_the_message() {
+    let mut released = record(Status::Released);
+    released.not_before = Some(NOW + secs(1));
+    for message in [sent(secs(600)), sent(Duration::ZERO)] {
+        let held = Found::Held { until: NOW + secs(1), why: Held::BackingOff };
+        assert_eq!(look(&released, &message, "same"), held);
+    }
+    released.not_before = Some(NOW);
+    assert_eq!(old(&released), Found::TakeOver(TakeOverKind::Resume));
+}
+
+#[test]
+fn g11_what_was_sent_after_the_last_write_and_the_skew_begins_anew_whatever_its_payload() {
+    for status in [Status::Released, Status::Running] {
+        let record = record(status);
+        assert_eq!(look(&record, &sent(secs(57)), "other"), Found::TakeOver(TakeOverKind::Anew), "{status:?}");
+        assert_eq!(look(&record, &sent(secs(59)), "other"), Found::OtherPayload, "{status:?}: within the skew");
+    }
+    let mut running = record(Status::Running);
+    running.lease_until = NOW + secs(5);
+    assert_eq!(look(&running, &sent(secs(1)), "other"), Found::OtherPayload, "it has not lapsed");
+}
+
+#[test]
+fn g11_dead_work_begins_anew_by_its_failure_id_or_when_sent_after_it_died() {
+    let mut dead = record(Status::Dead);
+    dead.failure_id = Some("f1".into());
+    dead.dead_at = Some(before(secs(20)));
+    dead.expires_at = (NOW + secs(1000)).seconds();
+    let redriven = |id: &str| {
+        let note = Note { failure_id: id.into(), ..Note::default() };
+        Message { dead_letter: Some(note), ..sent(secs(600)) }
+    };
+    assert_eq!(look(&dead, &redriven("f1"), "other"), Found::TakeOver(TakeOverKind::Anew));
+    assert_eq!(look(&dead, &redriven("f0"), "same"), Found::Dead);
+    assert_eq!(look(&dead, &sent(secs(17)), "other"), Found::TakeOver(TakeOverKind::Anew));
+    assert_eq!(look(&dead, &sent(secs(19)), "same"), Found::Dead, "within the skew");
+    assert_eq!(look(&dead, &sent(secs(19)), "other"), Found::OtherPayload);
+}
+
+#[test]
+fn g9_the_payload_is_compared_on_every_status_unless_one_side_has_no_fingerprint() {
+    for status in [Status::Running, Status::Released, Status::Failed, Status::Done, Status::Dead] {
+        let mut record = record(status);
+        record.expires_at = (NOW + secs(1000)).seconds();
+        record.dead_at = Some(NOW);
+        assert_eq!(look(&record, &sent(secs(600)), "other"), Found::OtherPayload, "{status:?}");
+        record.fingerprint = None;
+        assert_ne!(look(&record, &sent(secs(600)), "other"), Found::OtherPayload, "{status:?}");
+    }
+}
+
+#[test]
+fn g4_expired_is_absent_whether_swept_or_not() {
+    for status in [Status::Done, Status::Dead] {
+        let mut record = record(status);
+        record.expires_at = Seconds(NOW.0 / 1000);
+        assert_eq!(look(&record, &sent(secs(600)), "other"), Found::TakeOver(TakeOverKind::Fresh));
+    }
+}
+
+#[test]
+fn s3_failed_work_that_was_given_back_goes_on_and_counts_no_takeover() {
+    let mut failed = record(Status::Failed);
+    failed.not_before = Some(before(secs(1)));
+    assert_eq!(old(&failed), Found::TakeOver(TakeOverKind::Resume));
+    failed.not_before = None;
+    assert_eq!(old(&failed), Found::TakeOver(TakeOverKind::AfterLapse));
+}
+
+#[test]
+fn t6_on_its_last_receive_or_its_last_attempt_a_failure_is_final() {
+    let limits = |attempt, is_last| Limits { attempt, max_attempts: 3, is_last, own_absence: false };
+    let failed = || Ended::Returned(Err(HandlerError::new("no")));
+    assert!(matches!(next(failed(), limits(2, false)), Next::Retry { .. }));
+    assert!(matches!(next(failed(), limits(3, false)), Next::Bury(_)));
+    assert!(matches!(next(failed(), limits(1, true)), Next::Bury(_)));
+    let running = || Ended::TimedOut { still_running: true };
+    assert!(
+        matches!(next(running(), limits(3, true)), Next::StillRunning(Some(_))),
+        "what may still run is no copy yet"
+    );
+}
+
+proptest! {
+    #[test]
+    fn t2_a_back_off_grows_stays_under_its_cap_and_keeps_its_lower_half(
+        base in 1_u64..100_000, cap in 1_u64..50_000_000, n in 0_u32..200, part in 0.0_f64..=1.0,
+    ) {
+        let (base, cap) = (Duration::from_millis(base), Duration::from_millis(cap));
+        let draw = |most: Duration| most.mul_f64(part);
+        let wait = backoff(base, cap, n, draw);
+        prop_assert!(wait <= cap);
+        prop_assert!(wait >= base.min(cap) / 2);
+        prop_assert!(backoff(base, cap, n + 1, draw) >= wait);
+    }
+
+    #[test]
+    fn g1_done_is_done_for_everyone_while_its_record_lasts(ago in 0_u64..10_000_000, redriven: bool) {
+        let mut done = record(Status::Done);
+        done.expires_at = (NOW + secs(1000)).seconds();
+        let dead_letter = redriven.then(Note::default);
+        let message = Message { dead_letter, ..sent(Duration::from_millis(ago)) };
+        prop_assert_eq!(look(&done, &message, "same"), Found::Done);
+    }
+}

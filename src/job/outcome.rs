@@ -1,0 +1,188 @@
+//! What came of a run: written into the record first, then told as a settlement.
+//!
+//! Every write here says what has happened and must not be lost, so it is insisted on. A claim that is lost by then is
+//! somebody else's to settle.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    Jobs,
+    decide::{self, Next},
+};
+use crate::{
+    clock::Millis,
+    guard::{
+        Failure, GuardError, Record, Status,
+        execution::{ExecutionLease, Owned},
+    },
+    lease::Lease,
+    message::{Delivery, Message},
+    queue::LONGEST_VISIBILITY,
+    settle::{
+        Delayed, Deleted, Left, Settlement,
+        dead_letter::{DeadLetter, Note},
+    },
+    testing::{Planted, planted},
+};
+
+/// Records that the work took effect.
+pub(super) async fn confirm(jobs: &Jobs, claim: &ExecutionLease) -> Settlement {
+    if planted(Planted::ConfirmAfterDelete) {
+        return Settlement::Delete(Deleted::Done);
+    }
+    match claim.insist(&claim.confirmation(jobs.config.done_ttl)).await {
+        Ok(Owned::Applied | Owned::Done) => Settlement::Delete(Deleted::Done),
+        Ok(Owned::Lost(record)) => {
+            tracing::warn!(pk = %claim.pk, "the work ended after another worker had taken over; what it recorded counts");
+            let done = record.is_some_and(|record| record.status == Status::Done);
+            if done { Settlement::Delete(Deleted::Suppressed) } else { Settlement::Leave(Left::ClaimLost) }
+        }
+        Err(error) => unwritten(claim, &error),
+    }
+}
+
+/// Records that the work has failed for good; the copy follows (rule T3).
+pub(super) async fn bury(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    claim: &ExecutionLease,
+    failure: Failure,
+    failures: u32,
+) -> Settlement {
+    let id = claim.claimed.failure_id.clone().filter(|_| claim.claimed.status == Status::Failed);
+    let id = id.unwrap_or_else(|| failure_id(&[&claim.pk.0, &claim.fence.0.to_string()]));
+    let change = claim.burial(failure.clone(), failures, id.clone(), jobs.config.done_ttl);
+    match claim.insist(&change).await {
+        Ok(Owned::Applied) => {
+            let record = Record { failures, last_error: Some(failure), failure_id: Some(id), ..claim.claimed.clone() };
+            jobs.dead_letter(&delivery.message, &record, claim.last_step())
+        }
+        Ok(Owned::Done) => Settlement::Delete(Deleted::Done),
+        Ok(Owned::Lost(_)) => Settlement::Leave(Left::ClaimLost),
+        Err(error) => unwritten(claim, &error),
+    }
+}
+
+/// A run that did not take effect and has not failed for good: what the record says of it, and how the message comes
+/// again.
+#[derive(Debug)]
+pub(super) struct Again {
+    /// Why the attempt failed, if it counts as one.
+    pub(super) failure: Option<Failure>,
+    not_before: Option<Millis>,
+    pub(super) settlement: Settlement,
+}
+
+/// Gives the claim back, and says when the message is to come again.
+pub(super) async fn give_back(claim: &ExecutionLease, again: Again, attempt: u32) -> Settlement {
+    let why = again.failure.clone();
+    match claim.insist(&claim.release(again.not_before, again.failure)).await {
+        Ok(Owned::Applied) => {
+            if let Some(why) = why {
+                tracing::warn!(pk = %claim.pk, attempt, code = why.code, error = why.text, "the attempt failed");
+            }
+            again.settlement
+        }
+        Ok(Owned::Done) => Settlement::Delete(Deleted::Done),
+        Ok(Owned::Lost(_)) => Settlement::Leave(Left::ClaimLost),
+        Err(error) => unwritten(claim, &error),
+    }
+}
+
+fn unwritten(claim: &ExecutionLease, error: &GuardError) -> Settlement {
+    tracing::error!(pk = %claim.pk, %error, "what came of the run cannot be recorded; the next delivery finds its steps");
+    Settlement::Leave(Left::Unwritten)
+}
+
+impl Jobs {
+    /// When the message of a run comes again; `lease` is the one that allowed the run.
+    pub(super) fn again(&self, delivery: &Delivery, lease: &Lease, next: Next, attempt: u32) -> Again {
+        let now = self.clock.wall();
+        let (failure, wait, why) = match next {
+            Next::Retry { failure, delay } => {
+                (Some(failure), delay.unwrap_or_else(|| self.backoff(attempt)), Delayed::Failed)
+            }
+            Next::NotYet(delay) => (None, delay, Delayed::NotYet),
+            Next::StillRunning(failure) if !planted(Planted::ReleaseOfRunning) => {
+                let free = lease.end().unwrap_or(now).max(now) + self.clock_skew;
+                return Again { failure, not_before: Some(free), settlement: after_what_still_runs(delivery, free) };
+            }
+            // The key is free: what was in the way was not the key's.
+            Next::Unavailable(delay) => {
+                let until = now + possible(delay.unwrap_or_else(|| self.backoff(1)));
+                let settlement = later(delivery, until, Delayed::Unavailable);
+                return Again { failure: None, not_before: None, settlement };
+            }
+            Next::Interrupted | Next::StillRunning(_) | Next::Confirm | Next::Bury(_) => {
+                let settlement = later(delivery, self.after_an_interruption(), Delayed::Interrupted);
+                return Again { failure: None, not_before: None, settlement };
+            }
+        };
+        let until = now + possible(wait);
+        Again { failure, not_before: Some(until), settlement: later(delivery, until, why) }
+    }
+
+    pub(super) fn backoff(&self, n: u32) -> Duration {
+        let (base, cap) = (self.config.backoff.base, self.config.backoff.cap);
+        decide::backoff(base, cap, n, |most| self.clock.part_of(most))
+    }
+
+    /// At once when this worker stops, for others are there. Else what interrupted the run (a store that is slow or does
+    /// not renew) is likely to meet the next one too, and each costs a receive.
+    fn after_an_interruption(&self) -> Millis {
+        let wait = if self.halt.is_cancelled() { Duration::ZERO } else { self.backoff(1) };
+        self.clock.wall() + wait
+    }
+
+    fn note(&self, message: &Message, failure: Failure, failure_id: String) -> Note {
+        Note::new(failure, failure_id, &self.name, message, self.clock.wall())
+    }
+
+    /// Work without a record has failed for good: malformed, without a key, another payload, or without a guard.
+    pub(super) fn unrecorded(&self, message: &Message, failure: Failure) -> Settlement {
+        let id = failure_id(&[&self.name, &message.id]);
+        let note = self.note(message, failure, id);
+        Settlement::DeadLetter(Box::new(DeadLetter { note, record: None }))
+    }
+
+    /// A record says that its work has failed for good, and its copy is not known to be sent.
+    pub(super) fn dead_letter(&self, message: &Message, record: &Record, step: Option<String>) -> Settlement {
+        let failure = record.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
+        let mut note = self.note(message, failure, record.failure_id.clone().unwrap_or_default());
+        note.failures = record.failures;
+        note.takeovers = record.takeovers;
+        note.fence = record.fence.0;
+        note.pk = Some(record.pk.0.clone());
+        note.step = step;
+        Settlement::DeadLetter(Box::new(DeadLetter { note, record: Some(record.pk.clone()) }))
+    }
+}
+
+/// A delay as SQS can give it.
+fn possible(asked: Duration) -> Duration {
+    asked.min(LONGEST_VISIBILITY)
+}
+
+/// Again at that time: through visibility, or on the last receive in place, for a delayed message would go to the
+/// dead-letter queue without a word of ours (rule T6).
+pub(super) fn later(delivery: &Delivery, until: Millis, why: Delayed) -> Settlement {
+    if delivery.is_last { Settlement::RetryInPlace { until, why } } else { Settlement::Delay { until, why } }
+}
+
+/// What was begun may still run until `free`: not given back, so that nobody runs it beside (rule D2); but a last receive
+/// must not run out.
+fn after_what_still_runs(delivery: &Delivery, free: Millis) -> Settlement {
+    if delivery.is_last { later(delivery, free, Delayed::Interrupted) } else { Settlement::Leave(Left::StillRunning) }
+}
+
+/// Names one failure for good. Parts are counted, so that different parts never become one text.
+fn failure_id(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
