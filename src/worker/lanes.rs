@@ -71,16 +71,19 @@ const HELD_JITTER: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: OwnedSemaphorePermit) {
     let mut slot = Some(Arc::new(slot));
     while let Some(head) = deliveries.pop_front() {
-        let work = Box::pin(hall.work_off(&head, &mut slot));
-        let settlement = deliveries.iter().fold(work as BoxFuture<'_, Settlement>, |work, follower| {
+        let (alone, slot) = (deliveries.is_empty(), &mut slot);
+        let work: BoxFuture<'_, bool> = Box::pin(async {
+            let settlement = hall.work_off(&head, slot).await;
+            let settling = hall.settling.try_acquire();
+            if alone && settling.is_ok() {
+                slot.take();
+            }
+            hall.settle(head, settlement).await
+        });
+        let deleted = deliveries.iter().fold(work, |work, follower| {
             Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&*hall.desk.queue, follower, reach), work))
         });
-        let settlement = settlement.await;
-        let settling = hall.settling.try_acquire();
-        if deliveries.is_empty() && settling.is_ok() {
-            slot.take();
-        }
-        if !hall.settle(head, settlement).await {
+        if !deleted.await {
             break;
         }
     }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::{Shutdown, StopReport, queue::Outgoing, testing::TestBed};
+use leasehold::{
+    Shutdown, StopReport,
+    queue::Outgoing,
+    testing::{Fault, TestBed},
+};
 use tokio::time::sleep;
 
 use crate::bench::{Book, worker};
@@ -117,4 +121,14 @@ async fn groups_on_a_standard_queue_are_not_mistaken_for_fifo() {
     }
     worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
     assert!(["a1", "a2", "a3"].iter().all(|id| book.began(id) == [0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_what_stands_behind_is_kept_also_while_its_head_is_settled() {
+    let (bed, book) = bed();
+    send(&bed, "a", "a1", r#","millis":17000"#);
+    send(&bed, "a", "a2", "");
+    bed.queue_faults(QUEUE).next("delete", Fault::DelayReply(Duration::from_secs(20)));
+    assert_eq!(work_off(&bed, &book, &[], bed.until_idle()).await.done, 2);
+    assert_eq!(bed.queue(QUEUE).calls()["receive"].entries, 2);
 }
