@@ -132,6 +132,7 @@ pub(crate) async fn settle(desk: &Desk, delivery: Delivery, settlement: Settleme
         Settlement::Held { until, .. } => delay(desk, &delivery, until, Delayed::Held).await,
         Settlement::Outage => delay(desk, &delivery, desk.clock.wall(), Delayed::NoVerdict).await,
         Settlement::Leave(why) => Settled::Left(why),
+        // Its copy is sent while the delivery is still kept, by `dead_letter`, which says what remains to be done.
         Settlement::DeadLetter(_) => Settled::Left(Left::Unwritten),
     }
 }

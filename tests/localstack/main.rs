@@ -21,6 +21,7 @@ mod contract {
 }
 mod guard;
 mod queue_on_localstack;
+mod worker;
 
 /// Where LocalStack listens.
 const ADDRESS: &str = "127.0.0.1:4566";
