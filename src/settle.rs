@@ -185,7 +185,15 @@ fn whole_seconds(wait: Duration) -> Duration {
 pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLetter) -> Settlement {
     let kept = |desk: &Desk| Settlement::Delay { until: desk.clock.wall() + desk.longest_backoff, why: Delayed::Kept };
     match &desk.dead_letters {
-        DeadLetters::Drop => Settlement::Delete(Deleted::Dropped),
+        DeadLetters::Drop => {
+            tracing::warn!(
+                message_id = %delivery.message.id,
+                code = dead.note.code,
+                error = dead.note.message,
+                "failed for good: dropped"
+            );
+            Settlement::Delete(Deleted::Dropped)
+        }
         DeadLetters::Keep => kept(desk),
         DeadLetters::Queue(target) => {
             if planted(Planted::DeadWithoutCopyFlag)
@@ -204,6 +212,14 @@ pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLett
             if let (Some(guard), Some(record)) = (&desk.guard, &dead.record) {
                 dead_letter::mark_copied(&**guard, &desk.clock, record, &dead.note.failure_id).await;
             }
+            tracing::warn!(
+                message_id = %delivery.message.id,
+                pk = dead.note.pk,
+                code = dead.note.code,
+                error = dead.note.message,
+                failure_id = dead.note.failure_id,
+                "failed for good: dead-lettered"
+            );
             Settlement::Delete(Deleted::DeadLettered)
         }
     }

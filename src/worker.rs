@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::{Config, DRAIN_RESERVE, Problem, Warning},
+    config::{Config, DRAIN_RESERVE, DurationText, Problem, Warning},
     guard::Guard,
     handler::{ErasedHandler, Handler},
     queue::Broker,
@@ -211,8 +211,9 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
 /// came of them; then the process can go.
 async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>) {
     let gone_by = Instant::now() + checked.drain_timeout;
-    let halt_at = gone_by - (checked.cancel_grace + DRAIN_RESERVE).min(checked.drain_timeout);
-    tracing::info!("draining: no new messages; handlers may run on for {:?}", halt_at - Instant::now());
+    let run_on = checked.drain_timeout.saturating_sub(checked.cancel_grace + DRAIN_RESERVE);
+    let halt_at = Instant::now() + run_on;
+    tracing::info!("draining: no new messages; handlers may run on for {}", DurationText(run_on));
     checked.drain.cancel();
     tokio::select! {
         // Each arm only waits.

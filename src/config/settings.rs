@@ -223,13 +223,11 @@ fn duration(slot: &mut Duration, written: &str) -> Result<(), ValueError> {
     set(slot, written.parse().map(|DurationText(duration)| duration))
 }
 
-/// The number that stands in the slot is the default, and a good example.
-fn number<T: FromStr + Display>(slot: &mut T, written: &str) -> Result<(), ValueError> {
-    let number = written.parse();
-    set(
-        slot,
-        number.map_err(|_| ValueError::new(format!("{written:?} is no whole number, or too large"), slot.to_string())),
-    )
+/// A count, from one. The number that stands in the slot is the default, and a good example.
+fn number<T: FromStr + Display + From<u8> + PartialEq>(slot: &mut T, written: &str) -> Result<(), ValueError> {
+    let number = written.parse().ok().filter(|number| *number != T::from(0));
+    let refused = || ValueError::new(format!("{written:?} is no whole number from 1, or too large"), slot.to_string());
+    set(slot, number.ok_or_else(refused))
 }
 
 fn queues(config: &mut Config, written: &str) -> Result<(), ValueError> {

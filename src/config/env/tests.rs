@@ -251,3 +251,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_count_of_zero_is_told_beside_other_problems() {
+    let vars = [
+        ("LEASEHOLD_QUEUES", "a"),
+        ("LEASEHOLD_CONCURRENCY", "0"),
+        ("LEASEHOLD_A_MAX_ATTEMPTS", "0"),
+        ("LEASEHOLD_A_KEY", "id"),
+    ];
+    let vars = vars.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let problems = Config::from_vars(vars).expect_err("three are wrong");
+    assert_eq!(problems.len(), 3, "{problems:#?}");
+}
