@@ -125,11 +125,9 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 fn decode(jobs: &Jobs, message: &Message) -> Result<Arc<dyn Work>, Failure> {
-    match caught(|| Arc::clone(&jobs.handler).decode(message)) {
-        Ok(Ok(work)) => Ok(work),
-        Ok(Err(error)) => Err(Failure::new("malformed", error)),
-        Err(panic) => Err(Failure::new("malformed", format!("decoding {panic}"))),
-    }
+    let malformed = |text: String| Failure::new("malformed", text);
+    caught(|| Arc::clone(&jobs.handler).decode(message).map_err(|error| malformed(error.to_string())))
+        .unwrap_or_else(|panic| Err(malformed(format!("decoding {panic}"))))
 }
 
 fn identify(jobs: &Jobs, work: &dyn Work, message: &Message) -> Result<Identity, Failure> {

@@ -60,12 +60,12 @@ pub(super) async fn run(
         let runtime = Handle::current();
         task.spawn_blocking(move || {
             let _slot = slot;
-            runtime.block_on(work.handle(&cx))
+            runtime.block_on(handle(&*work, &cx))
         });
     } else {
         task.spawn(async move {
             let _slot = slot;
-            work.handle(&cx).await
+            handle(&*work, &cx).await
         });
     }
     let cause = loop {
@@ -96,6 +96,16 @@ pub(super) async fn run(
         CancelCause::LeaseLost | CancelCause::Shutdown => Ended::Interrupted { still_running },
     };
     (ended, still_running.then_some(task))
+}
+
+/// Runs the handler, and has its error say what it is while still in the handler's task: the text is users' code too, and
+/// one that panics is a panic of the handler.
+async fn handle(work: &dyn Work, cx: &JobContext) -> HandlerResult {
+    let result = work.handle(cx).await;
+    if let Err(error) = &result {
+        drop(error.to_string());
+    }
+    result
 }
 
 /// What a handler returned, seen together with why it was told to stop: an error that it returned only for that is not

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{
-    Shutdown, StopReport,
+    HandlerResult, JobContext, Raw, Shutdown, StopReport,
     guard::{Pk, Status},
+    handler,
     testing::{Failure, Fault, TestBed},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -184,6 +185,29 @@ async fn l10_a_panic_is_a_failed_attempt_and_its_slot_comes_back() {
     assert_eq!((report.done, report.dead), (1, 1));
     let note = bed.dead("jobs").remove(0).1.unwrap();
     assert_eq!((note.code.as_str(), note.message.as_str()), ("panicked", "the handler panicked: oh"));
+}
+
+/// An error that cannot even say what it is.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+#[tokio::test(start_paused = true)]
+async fn l10_an_error_whose_text_panics_is_a_failed_attempt_like_any_panic() {
+    let bed = TestBed::new(&["jobs"]);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_MAX_ATTEMPTS", "1")];
+    let unspeakable = handler(async |_: &Raw, _: &JobContext| -> HandlerResult { Err(Unspeakable)? });
+    let report = bed.worker(&vars).queue("jobs", unspeakable).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.dead, report.left), (1, 0));
+    assert_eq!(codes(&bed), ["panicked"]);
 }
 
 #[tokio::test(start_paused = true)]
