@@ -224,9 +224,12 @@ pub enum KeyHash {
     Always,
 }
 
-/// The longest primary key that is not hashed, in bytes. DynamoDB takes 2,048, of which half is left free.
+/// The longest primary key that DynamoDB takes, in bytes.
 /// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys>
-const LONGEST_PK: usize = 1024;
+const LONGEST_STORED: usize = 2048;
+
+/// The longest primary key that is not hashed, in bytes: half is left free.
+const LONGEST_PK: usize = LONGEST_STORED / 2;
 
 /// The primary key of a key's record: `operation#part#part`, or `namespace/operation#part` with a namespace.
 ///
@@ -241,8 +244,9 @@ pub fn pk(namespace: Option<&str>, operation: &str, key: &Key, hash: KeyHash) ->
 }
 
 /// Whether a primary key is one of this namespace and operation: what a dead-letter note names is believed only then.
+/// One that no record can have is nobody's: a sender can have written the note.
 pub(crate) fn belongs(pk: &Pk, namespace: Option<&str>, operation: &str) -> bool {
-    pk.0.starts_with(&prefix(namespace, operation))
+    pk.0.len() <= LONGEST_STORED && pk.0.starts_with(&prefix(namespace, operation))
 }
 
 /// Ends in `#`, so that no operation is the beginning of another.

@@ -79,6 +79,13 @@ fn g10_a_primary_key_belongs_to_one_namespace_and_operation() {
     }
 }
 
+#[test]
+fn g10_a_noted_key_that_no_record_can_have_is_not_believed() {
+    let noted = |length: usize| Pk(format!("q#{}", "x".repeat(length - "q#".len())));
+    assert!(belongs(&noted(LONGEST_STORED), None, "q"));
+    assert!(!belongs(&noted(LONGEST_STORED + 1), None, "q"));
+}
+
 fn part() -> impl Strategy<Value = Key> {
     prop_oneof![
         "[a#/:%\n]{0,4}".prop_map(Key::from),

@@ -176,6 +176,8 @@ pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
         note.displaced.insert(name, attribute.into());
     }
     let Ok(json) = serde_json::to_string(&note) else { return plain };
+    // SQS takes only what XML does. Of what it does not take, JSON escapes all but these by itself.
+    let json = json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
     copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
     if copy.size() <= LARGEST_MESSAGE { copy } else { plain }
 }
@@ -250,6 +252,15 @@ mod tests {
     fn t3_a_copy_without_room_for_the_reason_goes_without_it() {
         let message = Message { body: "x".repeat(LARGEST_MESSAGE - 10), ..message_with(0) };
         assert_eq!(pack(&message, Note::default()), Outgoing::from(&message));
+    }
+
+    #[test]
+    fn t3_a_reason_with_characters_that_sqs_does_not_take_is_copied_and_read_back() {
+        let reason = "\u{1b}[31mno \u{fffe}\u{ffff}\0".to_owned();
+        let copy = pack(&message_with(0), Note { message: reason.clone(), ..Note::default() });
+        let AttributeValue::Text(json) = &copy.attributes[ATTRIBUTE].value else { panic!("a text") };
+        assert!(!json.contains(|c| c < ' ' || matches!(c, '\u{fffe}' | '\u{ffff}')), "{json:?}");
+        assert_eq!(back(copy).dead_letter.map(|note| note.message), Some(reason));
     }
 
     #[test]

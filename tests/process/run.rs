@@ -47,6 +47,18 @@ async fn what_a_program_says_is_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn d3_a_worker_that_nobody_listens_to_works_on_and_stops_cleanly() {
+    let bench = Bench::new().await;
+    let mut worker = bench.settings("echo a word; $bank; exit 0").start();
+    worker.says("leasehold").await;
+    worker.is_not_listened_to().await;
+    bench.send(0..3).await;
+    bench.until("all is done", async || bench.effects().len() == 3 && bench.messages().await == 0).await;
+    assert_eq!(worker.stops_unheard().await, Some(0));
+    assert_eq!(bench.calls().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_leaves_the_other_queues_alone() {
     let bench = Bench::new().await;
     bench.send(["a"]).await;

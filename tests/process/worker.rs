@@ -73,7 +73,7 @@ impl Settings {
             errors.read_to_string(&mut text).await.expect("can be read");
             text
         });
-        Worker { child, lines, seen: Vec::new(), _reading: reading, stderr }
+        Worker { child, lines, seen: Vec::new(), reading, stderr }
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Worker {
     lines: UnboundedReceiver<String>,
     seen: Vec<String>,
     /// Reads all the time, so that a worker with much to say never stands still.
-    _reading: JoinSet<()>,
+    reading: JoinSet<()>,
     stderr: JoinSet<String>,
 }
 
@@ -127,6 +127,18 @@ impl Worker {
     pub(crate) fn signal(&self, signal: Signal) {
         let id = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).expect("it runs");
         kill_process(id, signal).expect("is sent");
+    }
+
+    /// Closes the pipes that it writes to.
+    pub(crate) async fn is_not_listened_to(&mut self) {
+        self.reading.shutdown().await;
+        self.stderr.shutdown().await;
+    }
+
+    /// Tells one that is no longer listened to to stop, and waits for its exit code.
+    pub(crate) async fn stops_unheard(mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        timeout(SOON, self.child.wait()).await.expect("ends soon").expect("a status").code()
     }
 
     /// Waits for its end.

@@ -24,7 +24,9 @@ pub(crate) fn start(filter: &str, format: Option<LogFormat>) -> Result<(), Worke
         WorkerError::Configuration(vec![Problem::new(what, "LEASEHOLD_LOG=info,leasehold=debug")])
     })?;
     let on_terminal = io::stdout().is_terminal();
-    let log = fmt().with_env_filter(filter).with_ansi(on_terminal);
+    // A line that cannot be written has nobody to be told to. Telling standard error instead would panic in the middle of
+    // the work where that is closed too, as it is when both went to a reader that has gone.
+    let log = fmt().with_env_filter(filter).with_ansi(on_terminal).log_internal_errors(false);
     match format {
         Some(LogFormat::Text) => log.init(),
         None if on_terminal => log.init(),

@@ -3,7 +3,8 @@
 //! Decided by error code, and by HTTP status for codes that are not known; by text only where AWS has no code of its
 //! own. Must never turn silence into "nothing was written".
 //!
-//! <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html>
+//! <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html>,
+//! <https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/CommonErrors.html>
 
 use std::error::Error;
 
@@ -53,9 +54,16 @@ where
             | "ExpiredToken"
             | "InvalidSignatureException"
             | "IncompleteSignatureException"
-            | "MissingAuthenticationTokenException",
+            | "MissingAuthenticationTokenException"
+            // Dated too far from AWS's own time: nothing will work before a clock is set.
+            | "RequestExpired",
             _,
         ) => GuardError::Denied(Some(error.into())),
+        // It did not get through whole, which is said with a status in the 400s and is no word on the request.
+        ("RequestTimeout" | "RequestTimeoutException" | "RequestAbortedException", _) | (_, 408) => {
+            GuardError::NoAnswer(Some(error.into()))
+        }
+        (_, 429) => GuardError::Throttled(Some(error.into())),
         ("ValidationException", _) if is_about_size(said) => GuardError::TooLarge,
         (_, 401 | 403) => GuardError::Denied(Some(error.into())),
         (_, 500..) => GuardError::Unavailable(Some(error.into())),

@@ -161,6 +161,19 @@ async fn g8_errors_are_told_apart_by_what_they_mean_for_the_table() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g2_a_request_that_did_not_get_through_is_tried_again_and_not_refused() {
+    use GuardError::*;
+    for (status, code) in
+        [(408, "RequestTimeoutException"), (400, "RequestTimeout"), (400, "RequestAbortedException"), (408, "")]
+    {
+        let error = meaning_of(status, code, "").await;
+        assert!(matches!(error, NoAnswer(Some(_))) && error.is_transient(), "{status} {code}: {error:?}");
+    }
+    assert!(matches!(meaning_of(429, "", "").await, Throttled(Some(_))));
+    assert!(matches!(meaning_of(400, "RequestExpired", "").await, Denied(Some(_))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn g8_a_conflict_is_not_tried_again_but_a_throttle_is() {
     for (code, calls) in [("TransactionConflictException", 1), ("ThrottlingException", 2)] {
         let rule = mock!(Client::put_item).sequence().http_response(move || error(400, code, "")).repeatedly().build();

@@ -17,6 +17,13 @@ use crate::{
 /// variable and some megabytes in all.
 const ATTRIBUTES: usize = 64 * 1024;
 
+/// The longest name of an attribute, in characters that are one byte each.
+/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html>
+const LONGEST_NAME: usize = 256;
+
+/// The most bytes of the names that were left out: enough for many times what one message can have.
+const OMITTED: usize = 16 * 1024;
+
 /// The variables of one run, at the wall-clock time `now`.
 pub(super) fn variables(message: &Message, cx: &JobContext, now: Millis) -> BTreeMap<String, String> {
     let deadline = now + cx.deadline().saturating_duration_since(Instant::now());
@@ -60,9 +67,26 @@ fn attributes(message: &Message) -> BTreeMap<String, String> {
         }
     }
     if !omitted.is_empty() {
-        variables.insert("LEASEHOLD_ATTRIBUTES_OMITTED".to_owned(), omitted.join(","));
+        variables.insert("LEASEHOLD_ATTRIBUTES_OMITTED".to_owned(), names(&omitted));
     }
     variables
+}
+
+/// By commas. A name that no queue takes is cut: one that was displaced by our own attribute comes out of a text that
+/// anybody can have written. The last are left out where there is no room for all.
+fn names(omitted: &[&str]) -> String {
+    let mut names = String::new();
+    for name in omitted {
+        let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
+        if names.len() + 1 + name.len() > OMITTED {
+            break;
+        }
+        if !names.is_empty() {
+            names.push(',');
+        }
+        names.push_str(name);
+    }
+    names
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -216,3 +216,14 @@ async fn attributes_are_bounded_and_what_is_left_out_is_named() {
     assert_eq!(attribute("_LARGE"), None);
     assert_eq!(attribute("S_OMITTED"), Some("large,order.id"));
 }
+
+#[tokio::test]
+async fn t4_a_senders_endless_attribute_name_does_not_keep_a_program_from_being_run() {
+    let mut message = message("");
+    // More than Linux takes in one variable. SQS has no such names, but one in our own attribute may be anybody's.
+    message.attributes.insert("n".repeat(200 * 1024), Attribute::text(""));
+    message.attributes.extend((0..200).map(|i| (format!("{i:0>250}"), Attribute::text("x".repeat(64 * 1024)))));
+    let cx = context(&message);
+    let script = "test ${#LEASEHOLD_ATTRIBUTES_OMITTED} -gt 10000";
+    assert!(shell(script).handle(&Raw(message), &cx).await.is_ok());
+}

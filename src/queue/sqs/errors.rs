@@ -149,6 +149,8 @@ fn by_code(code: Option<&str>, text: Option<&str>, otherwise: Meaning) -> Meanin
         | "Throttling"
         | "TooManyRequests" => Meaning::Throttled,
         "InternalError" | "InternalFailure" | "InternalServerError" | "ServiceUnavailable" => Meaning::Unavailable,
+        // It did not get through whole, which is said with a status in the 400s and is no word on the request.
+        "RequestTimeout" | "RequestAborted" => Meaning::NoAnswer,
         // The queue's key cannot be used, until somebody mends that: disabled, being deleted, of the wrong kind.
         "Disabled" | "InvalidKeyUsage" | "InvalidState" | "NotFound" if full.contains("KMS") => Meaning::Denied,
         "KmsDisabled" | "KmsInvalidKeyUsage" | "KmsInvalidState" | "KmsNotFound" | "KmsAccessDenied"
@@ -190,8 +192,8 @@ fn by_status(status: Option<u16>) -> Meaning {
     match status {
         Some(401 | 403) => Meaning::Denied,
         Some(429) => Meaning::Throttled,
-        // A gateway between us and SQS passed the request on and got no answer to it.
-        None | Some(200..=299 | 502 | 504) => Meaning::NoAnswer,
+        // A gateway between us and SQS passed the request on and got no answer to it, or a request did not arrive whole.
+        None | Some(200..=299 | 408 | 502 | 504) => Meaning::NoAnswer,
         Some(500..) => Meaning::Unavailable,
         Some(_) => Meaning::Refused,
     }
@@ -283,6 +285,9 @@ mod tests {
             ("KMS.ThrottlingException", "", Meaning::Throttled),
             ("OverLimit", "", Meaning::Throttled),
             ("InternalError", "", Meaning::Unavailable),
+            ("RequestTimeout", "", Meaning::NoAnswer),
+            ("RequestTimeoutException", "", Meaning::NoAnswer),
+            ("RequestAbortedException", "", Meaning::NoAnswer),
             ("AWS.SimpleQueueService.BatchRequestTooLong", "", Meaning::Refused),
             ("InvalidMessageContents", "", Meaning::Refused),
         ] {
@@ -295,6 +300,7 @@ mod tests {
         for (status, meaning) in [
             (Some(400), Meaning::Refused),
             (Some(403), Meaning::Denied),
+            (Some(408), Meaning::NoAnswer),
             (Some(429), Meaning::Throttled),
             (Some(500), Meaning::Unavailable),
             (Some(503), Meaning::Unavailable),
