@@ -11,7 +11,10 @@ use leasehold::{
     handler,
     testing::{Failure, Fault, TestBed},
 };
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use crate::bench::{Book, worker};
 
@@ -104,11 +107,28 @@ async fn l6_no_visibility_change_is_sent_after_the_lease_has_ended() {
 async fn l7_beats_stop_short_of_twelve_hours_and_the_run_goes_on_under_its_claim() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a","millis":46800000}"#);
+    // When visibility was changed, and under which receipt handle.
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    bed.queue_faults("jobs").decide_with({
+        let (changes, begun) = (Arc::clone(&changes), Instant::now());
+        move |call| {
+            if call.operation == "change_visibility" {
+                changes.lock().unwrap().push((call.subject.clone(), begun.elapsed()));
+            }
+            None
+        }
+    });
     let vars = [("LEASEHOLD_HANDLER_TIMEOUT", "20h"), ("LEASEHOLD_VISIBILITY_TIMEOUT", "10m")];
     let report = worker(&bed, &book, &vars).run(bed.until_idle()).await.unwrap();
     assert_eq!((book.completed()["a"], book.runs("a").len()), (1, 1));
-    assert_eq!(report.done + report.suppressed, 2 - u64::from(report.suppressed == 0));
+    assert_eq!((report.done, report.suppressed), (1, 1), "the delivery that came after twelve hours finds done");
     assert!(bed.queue("jobs").is_empty());
+    let changes = changes.lock().unwrap();
+    let (hours, minutes) = (|h: u64| Duration::from_secs(h * 3600), |m: u64| Duration::from_secs(m * 60));
+    let (beats, later): (Vec<_>, Vec<_>) = changes.iter().partition(|(handle, _)| *handle == changes[0].0);
+    let (last, next) = (beats.last().unwrap().1, later[0].1);
+    assert!(last >= hours(12) - minutes(12) && last < hours(12) - minutes(1), "{last:?}");
+    assert!(next >= hours(12) - minutes(2) && next < hours(12), "SQS was not asked for more than it allows: {next:?}");
 }
 
 /// A handler that blocks its thread until it is let go, whatever its cancellation says.
