@@ -65,8 +65,8 @@ async fn l1_with_a_guard_a_lost_delivery_does_not_stop_the_run_and_the_next_deli
     bed.send("jobs", r#"{"id":"a","millis":60000}"#);
     bed.queue_faults("jobs").always("change_visibility", Fault::Fail(Failure::HandleLost));
     let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
-    assert_eq!(book.completed()["a"], 1);
-    assert_eq!((report.done, book.runs("a").len()), (1, 1));
+    assert_eq!((book.completed()["a"], book.runs("a").len()), (1, 1));
+    assert_eq!((report.done, report.suppressed), (1, 1));
     assert!(bed.queue("jobs").is_empty());
 }
 
@@ -95,11 +95,22 @@ async fn l2_without_a_guard_a_lost_delivery_cancels_the_run() {
 async fn l6_no_visibility_change_is_sent_after_the_lease_has_ended() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a","millis":40000,"first":["fail"]}"#);
-    bed.queue_faults("jobs").always("change_visibility", Fault::Fail(Failure::Throttled));
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    bed.queue_faults("jobs").decide_with({
+        let (changes, begun) = (Arc::clone(&changes), Instant::now());
+        move |call| {
+            (call.operation == "change_visibility").then(|| {
+                changes.lock().unwrap().push((call.subject.clone(), begun.elapsed()));
+                Fault::Fail(Failure::Throttled)
+            })
+        }
+    });
     worker(&bed, &book, &[]).run(after(45)).await.unwrap();
     assert_eq!(book.completed()["a"], 1);
-    let tried = bed.queue_faults("jobs").log().iter().filter(|call| call.operation == "change_visibility").count();
-    assert!((3..=20).contains(&tried), "beats inside the lease, and no delay after its end: {tried}");
+    let changes = changes.lock().unwrap();
+    let of_the_run: Vec<_> = changes.iter().filter(|(handle, _)| *handle == changes[0].0).map(|(_, at)| *at).collect();
+    assert!((3..=20).contains(&of_the_run.len()), "beats are tried again: {of_the_run:?}");
+    assert!(of_the_run.iter().all(|at| *at < Duration::from_secs(30)), "{of_the_run:?}");
     assert!(!bed.queue("jobs").calls().contains_key("change_visibility"));
 }
 

@@ -130,6 +130,8 @@ async fn r4_a_poll_that_never_answers_does_not_stop_the_others() {
     send(&bed, 30, 0);
     let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
     assert_eq!(report.done, 30);
+    let began: Vec<_> = (0..30).map(|id| book.began(&id.to_string())[0]).collect();
+    assert!(began.iter().all(|at| *at == 0), "the poll that hangs is given up much later: {began:?}");
 }
 
 #[tokio::test(start_paused = true)]

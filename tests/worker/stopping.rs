@@ -86,7 +86,7 @@ async fn d1_a_second_signal_does_not_wait() {
     let start = Instant::now();
     let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(shutdown.clone()), signals);
     assert_eq!(report.unwrap().released, 1);
-    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(3), "neither for handlers nor for polls: {:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
