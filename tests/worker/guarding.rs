@@ -31,6 +31,11 @@ fn record(bed: &TestBed, id: &str) -> Record {
     bed.guard.record(&Pk(format!("jobs#{id}"))).unwrap()
 }
 
+/// Which of an id's runs had a claim.
+fn under_a_claim(book: &Book, id: &str) -> Vec<bool> {
+    book.runs(id).iter().map(|run| run.fence > 0).collect()
+}
+
 fn bed() -> (TestBed, Book) {
     (TestBed::new(&["jobs"]), Book::new())
 }
@@ -68,7 +73,8 @@ async fn g7_what_is_held_for_a_moment_waits_in_place() {
     let (bed, book) = bed();
     another_runs(&bed, "a", Duration::from_millis(500));
     bed.send("jobs", r#"{"id":"a"}"#);
-    worker(&bed, &book, &[("LEASEHOLD_CLOCK_SKEW", "1s")]).run(bed.until_idle()).await.unwrap();
+    let report = worker(&bed, &book, &[("LEASEHOLD_CLOCK_SKEW", "1s")]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, report.released), (1, 0));
     assert_eq!(bed.queue("jobs").calls()["receive"].entries, 1);
 }
 
@@ -271,16 +277,17 @@ async fn g8_finished_work_whose_confirm_cannot_be_written_is_kept_and_runs_only_
 }
 
 #[tokio::test(start_paused = true)]
-async fn g8_with_the_policy_open_work_runs_without_a_guard_and_done_is_recorded_afterwards() {
+async fn g8_with_the_policy_open_work_runs_without_a_guard_and_its_steps_are_not_recorded() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a","first":["charge_then_fail"]}"#);
-    for _ in 0..1 {
-        bed.guard_faults.next("claim", Fault::Fail(Failure::Denied));
-    }
+    bed.guard_faults.next("claim", Fault::Fail(Failure::Denied));
     let vars = [("LEASEHOLD_GUARD_OUTAGE", "open")];
     let report = worker(&bed, &book, &vars).run(bed.until_idle()).await.unwrap();
     assert_eq!((report.failed, report.done), (1, 1));
-    assert_eq!(record(&bed, "a").status, Status::Done);
+    assert_eq!(under_a_claim(&book, "a"), [false, true]);
+    assert_eq!(book.charges(), ["jobs#a/charge"]);
+    let record = record(&bed, "a");
+    assert_eq!((record.status, record.steps.len()), (Status::Done, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,8 +298,40 @@ async fn g8_with_the_policy_open_done_is_recorded_also_where_an_earlier_attempt_
         .decide_with(|call| (call.operation == "claim" && call.number == 2).then_some(Fault::Fail(Failure::Denied)));
     let vars = [("LEASEHOLD_GUARD_OUTAGE", "open")];
     let report = worker(&bed, &book, &vars).run(bed.until_idle()).await.unwrap();
-    assert_eq!((report.done, book.runs("a").len()), (1, 2));
+    assert_eq!(report.done, 1);
+    assert_eq!(under_a_claim(&book, "a"), [true, false], "the second run is the one without a guard");
     assert_eq!(record(&bed, "a").status, Status::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g8_with_the_policy_open_an_outage_stops_no_intake() {
+    let (bed, book) = bed();
+    for id in 0..50 {
+        bed.send("jobs", format!(r#"{{"id":"{id}"}}"#));
+    }
+    for operation in ["claim", "probe"] {
+        bed.guard_faults.always(operation, Fault::Fail(Failure::Denied));
+    }
+    let vars = [("LEASEHOLD_GUARD_OUTAGE", "open")];
+    let report = worker(&bed, &book, &vars).run(after(Duration::from_secs(60))).await.unwrap();
+    assert_eq!(report.done, 50);
+    assert!((0..50).all(|id| under_a_claim(&book, &id.to_string()) == [false]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_a_last_receive_waits_in_hand_for_the_end_of_an_outage_however_long() {
+    let (bed, book) = (TestBed::new(&[]), Book::new());
+    bed.add("jobs", 1);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    for operation in ["claim", "probe"] {
+        bed.guard_faults.always(operation, Fault::Fail(Failure::Denied));
+    }
+    let healing = async {
+        sleep(Duration::from_secs(3600)).await;
+        bed.guard_faults.clear();
+    };
+    let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), healing);
+    assert_eq!((report.unwrap().done, bed.dead("jobs").len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,6 +373,37 @@ async fn g2_a_former_owner_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g2_a_run_whose_work_another_has_finished_meanwhile_is_deleted_as_a_duplicate() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":10000}"#);
+    let other = async {
+        sleep(Duration::from_secs(5)).await;
+        let mut theirs = record(&bed, "a");
+        theirs.status = Status::Done;
+        theirs.owner = Owner("another".into());
+        theirs.fence.0 += 1;
+        bed.guard.put(theirs);
+    };
+    let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), other);
+    let report = report.unwrap();
+    assert_eq!((report.done, report.suppressed, report.left), (0, 1, 0));
+    assert_eq!(bed.queue("jobs").calls()["receive"].entries, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g6_a_failure_that_another_version_began_to_undo_is_buried_under_its_own_failure_id() {
+    let (bed, book) = bed();
+    let mut failed = another_runs(&bed, "a", Duration::ZERO);
+    failed.status = Status::Failed;
+    failed.failure_id = Some("theirs".into());
+    bed.guard.put(failed);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.dead, book.runs("a").len()), (1, 0));
+    assert_eq!(bed.dead("jobs")[0].1.as_ref().unwrap().failure_id, "theirs");
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_workers_and_a_hundred_duplicates_run_each_key_once() {
     let (bed, book) = bed();
     for id in 0..25 {
@@ -346,7 +416,7 @@ async fn two_workers_and_a_hundred_duplicates_run_each_key_once() {
     let two = bed.worker_with(&vars, bed.broker.clock().skewed(2, 900)).queue("jobs", book.clone());
     let (one, two) = tokio::join!(one.run(bed.until_idle()), two.run(bed.until_idle()));
     assert_eq!(one.unwrap().done + two.unwrap().done, 25);
-    assert!(book.completed().values().all(|runs| *runs == 1));
+    assert!((0..25).all(|id| book.runs(&id.to_string()).len() == 1));
 }
 
 #[tokio::test(start_paused = true)]

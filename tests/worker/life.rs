@@ -1,9 +1,12 @@
 //! The life of a message, in every way that it can end (rules T1 to T6).
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use leasehold::{
-    HandlerResult, JobContext, Raw, Shutdown, StopReport,
+    HandlerError, HandlerResult, JobContext, Raw, Shutdown, StopReport,
     guard::{Pk, Status},
     handler,
     testing::{Failure, Fault, TestBed},
@@ -223,6 +226,20 @@ async fn l8_a_handler_past_its_budget_is_cancelled_and_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l8_a_failure_for_good_counts_also_of_a_handler_that_was_told_to_stop() {
+    let bed = TestBed::new(&["jobs"]);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let stopped = handler(async |_: &Raw, cx: &JobContext| {
+        cx.cancelled().wait().await;
+        Err(HandlerError::new("never").permanent().reason("hopeless"))
+    });
+    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_HANDLER_TIMEOUT", "10s")];
+    let report = bed.worker(&vars).queue("jobs", stopped).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.dead, report.failed), (1, 0));
+    assert_eq!(codes(&bed), ["hopeless"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn g6_not_yet_uses_no_attempt() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a","first":["not_yet","not_yet","not_yet"]}"#);
@@ -230,6 +247,28 @@ async fn g6_not_yet_uses_no_attempt() {
     assert_eq!((report.done, report.released), (1, 3));
     assert!(book.runs("a").iter().all(|run| run.attempt == 1));
     assert!(book.began("a")[1] >= 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t2_longer_than_sqs_can_delay_is_as_long_as_it_can() {
+    let bed = TestBed::new(&["jobs"]);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let patient = {
+        let begun = Arc::clone(&begun);
+        handler(move |_: &Raw, _: &JobContext| {
+            let mut begun = begun.lock().unwrap();
+            begun.push(Instant::now());
+            let again = begun.len() == 1;
+            async move { if again { Err(HandlerError::new("later").not_yet(Duration::MAX)) } else { Ok(()) } }
+        })
+    };
+    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id")];
+    let report = bed.worker(&vars).queue("jobs", patient).run(bed.until_idle()).await.unwrap();
+    assert_eq!(report.done, 1);
+    let begun = begun.lock().unwrap();
+    let waited = begun[1] - begun[0];
+    assert!((Duration::from_secs(11 * 3600)..=Duration::from_secs(12 * 3600 + 60)).contains(&waited), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,6 +343,11 @@ async fn a_handler_that_is_not_there_burns_no_attempts_and_pauses_the_queue() {
     let vars = [("LEASEHOLD_MAX_ATTEMPTS", "1"), ("LEASEHOLD_CONCURRENCY", "1")];
     let report = work_off(&bed, &book, &vars).await;
     assert_eq!((report.done, report.dead), (3, 0));
+    let runs = ["a", "b", "c"].map(|id| book.runs(id));
+    assert!(runs.iter().all(|runs| runs.len() == 4 && runs.iter().all(|run| run.attempt == 1)), "{runs:?}");
+    let mut failing: Vec<_> = runs.iter().flat_map(|runs| &runs[..3]).map(|run| run.began).collect();
+    failing.sort_unstable();
+    assert!(failing.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(500)), "{failing:?}");
 }
 
 #[tokio::test(start_paused = true)]
