@@ -321,17 +321,17 @@ async fn t6_a_last_receive_whose_run_is_interrupted_is_run_again_in_place() {
 #[tokio::test(start_paused = true)]
 async fn g6_what_is_claimed_too_late_to_be_run_is_not_received_again_at_once() {
     let (bed, book) = (TestBed::new(&[]), Book::new());
-    bed.add("jobs", 5);
+    bed.add("jobs", 100);
     bed.send("jobs", r#"{"id":"a"}"#);
     let begun = Instant::now();
     bed.guard_faults.decide_with(move |call| {
-        let slow = ["claim", "take_over"].contains(&call.operation) && begun.elapsed() < Duration::from_secs(40);
+        let slow = ["claim", "take_over"].contains(&call.operation) && begun.elapsed() < Duration::from_secs(400);
         slow.then_some(Fault::DelayReply(Duration::from_secs(4)))
     });
     let report = work_off(&bed, &book, &[("LEASEHOLD_VISIBILITY_TIMEOUT", "5s")]).await;
     assert_eq!((report.done, bed.dead("jobs").len()), (1, 0));
     let receives = bed.queue("jobs").calls()["receive"].entries;
-    assert!(receives <= 5, "{receives}");
+    assert!(receives <= 38, "{receives} in 400 s");
 }
 
 #[tokio::test(start_paused = true)]
