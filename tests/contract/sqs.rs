@@ -3,13 +3,9 @@
 
 use std::sync::Arc;
 
-use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_sdk_sqs::{
-    config::{Credentials, SharedCredentialsProvider},
-    types::QueueAttributeName::{self, ContentBasedDeduplication, FifoQueue, RedrivePolicy},
-};
+use aws_sdk_sqs::types::QueueAttributeName::{self, ContentBasedDeduplication, FifoQueue, RedrivePolicy};
 use leasehold::{
-    aws::Aws,
+    aws::{self, Aws},
     queue::{Broker, Queue, QueueAddress, sqs::SqsBroker},
 };
 
@@ -23,13 +19,7 @@ pub(crate) struct Sqs {
 
 impl Sqs {
     pub(crate) fn at(endpoint: &str, prefix: String) -> Self {
-        let credentials = Credentials::new("test", "test", None, None, "test");
-        let config = SdkConfig::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new("us-east-1"))
-            .credentials_provider(SharedCredentialsProvider::new(credentials))
-            .endpoint_url(endpoint);
-        let aws = Aws::new(&config.build());
+        let aws = Aws::new(&aws::local(endpoint));
         Self { broker: aws.sqs(), aws, prefix }
     }
 

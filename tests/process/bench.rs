@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::types::AttributeValue;
-use aws_sdk_sqs::{
-    config::{Credentials, SharedCredentialsProvider},
-    types::QueueAttributeName as Fact,
+use aws_sdk_sqs::types::QueueAttributeName as Fact;
+use leasehold::{
+    aws::{self, Aws},
+    embedded::Engine,
+    guard::dynamodb::create_table,
 };
-use leasehold::{aws::Aws, embedded::Engine, guard::dynamodb::create_table};
 use tempfile::TempDir;
 use tokio::{
     io::AsyncReadExt,
@@ -41,7 +41,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn new() -> Self {
         let engine = Engine::start().await.expect("an engine");
-        let aws = Aws::new(&sdk(engine.endpoint()));
+        let aws = Aws::new(&aws::local(engine.endpoint()));
         let sqs = aws.sqs_client();
         let dead = sqs.create_queue().queue_name("jobs-dlq").send().await.expect("a queue").queue_url;
         let policy = r#"{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:jobs-dlq","maxReceiveCount":100}"#;
@@ -176,14 +176,4 @@ impl Pipe {
     pub(crate) async fn is_let_go(&mut self) {
         timeout(SOON, self.0.read_to_end(&mut Vec::new())).await.expect("nobody is left soon").expect("can be read");
     }
-}
-
-fn sdk(endpoint: &str) -> SdkConfig {
-    let credentials = Credentials::new("test", "test", None, None, "test");
-    SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("us-east-1"))
-        .credentials_provider(SharedCredentialsProvider::new(credentials))
-        .endpoint_url(endpoint)
-        .build()
 }

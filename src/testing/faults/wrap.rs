@@ -101,7 +101,7 @@ impl Guard for FaultyGuard {
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
         let (inner, owned_pk, owned) = (Arc::clone(&self.inner), pk.clone(), change.clone());
         let call = async move { inner.write(&owned_pk, &owned).await };
-        self.faults.carry_out(operation(change), &pk.0, CALL_TIMEOUT, call).await
+        self.faults.carry_out(change.name(), &pk.0, CALL_TIMEOUT, call).await
     }
 
     async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError> {
@@ -118,18 +118,6 @@ impl Guard for FaultyGuard {
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         let inner = Arc::clone(&self.inner);
         self.faults.carry_out("facts", "", CALL_TIMEOUT, async move { inner.facts().await }).await
-    }
-}
-
-fn operation(change: &Change) -> &'static str {
-    match change {
-        Change::Renew { .. } => "renew",
-        Change::Step { .. } => "step",
-        Change::Confirm { .. } => "confirm",
-        Change::Release { .. } => "release",
-        Change::Fail { .. } => "fail",
-        Change::Bury { .. } => "bury",
-        Change::Copied { .. } => "copied",
     }
 }
 
