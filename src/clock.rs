@@ -148,6 +148,11 @@ impl Clock {
         Duration::from_millis(self.with_chance(|chance| chance.u64(0..=most)))
     }
 
+    /// The pause before the `n`-th repetition, from 1: see [`backoff`].
+    pub(crate) fn backoff(&self, (first, longest): (Duration, Duration), n: u32) -> Duration {
+        backoff(first, longest, n, |most| self.part_of(most))
+    }
+
     /// A random token of 128 bits, as 32 hexadecimal digits.
     #[must_use]
     pub fn token(&self) -> String {
@@ -158,6 +163,14 @@ impl Clock {
     fn with_chance<T>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
         draw(&mut self.chance.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The `n`-th of pauses that double from the base, capped, with jitter on the upper half (rule T2). `part` draws the
+/// jitter.
+pub(crate) fn backoff(base: Duration, cap: Duration, n: u32, part: impl FnOnce(Duration) -> Duration) -> Duration {
+    let doubled = 1_u32.checked_shl(n.saturating_sub(1)).unwrap_or(u32::MAX);
+    let full = base.saturating_mul(doubled).min(cap);
+    full / 2 + part(full / 2)
 }
 
 impl fmt::Debug for Clock {

@@ -235,10 +235,7 @@ async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>)
     checked.halls.iter().for_each(|hall| hall.polled.cancel());
     if timeout_at(last, ended(queues)).await.is_err() {
         tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
-        for hall in &checked.halls {
-            hall.gone.cancel();
-            hall.polled.cancel();
-        }
+        checked.halls.iter().for_each(|hall| hall.gone.cancel());
         // A lane that does not even end now has users' code on its thread.
         let _ = timeout(ABORT, ended(queues)).await;
         queues.shutdown().await;

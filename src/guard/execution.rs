@@ -42,7 +42,7 @@ pub(crate) struct ExecutionLease {
     pub(crate) pk: Pk,
     pub(crate) fence: Fence,
     owner: Owner,
-    /// The record as it was claimed; its steps are in `steps`.
+    /// The record as it was claimed, but for its steps: they are in `steps`.
     pub(crate) claimed: Record,
     steps: Mutex<Steps>,
     pub(crate) lease: Lease,
@@ -58,7 +58,7 @@ struct Steps {
 /// A first pause between two tries of a write, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
-/// Tries of a step's write before the run is told; the job tries on when the run has ended.
+/// So often a step's write is tried again before the run is told; the job tries on when the run has ended.
 const STEP_TRIES: u32 = 3;
 
 impl ExecutionLease {
@@ -66,7 +66,7 @@ impl ExecutionLease {
     pub(crate) fn new(
         (guard, store): (Arc<dyn Guard>, Arc<Circuit>),
         clock: Clock,
-        record: Record,
+        mut record: Record,
         sent: Moment,
         length: Duration,
     ) -> Self {
@@ -78,7 +78,7 @@ impl ExecutionLease {
             pk: record.pk.clone(),
             fence: record.fence,
             owner: record.owner.clone(),
-            steps: Mutex::new(Steps { recorded: record.steps.clone(), ..Steps::default() }),
+            steps: Mutex::new(Steps { recorded: std::mem::take(&mut record.steps), ..Steps::default() }),
             claimed: record,
         }
     }
@@ -109,18 +109,20 @@ impl ExecutionLease {
         let steps = self.steps();
         let taken: usize =
             steps.recorded.iter().chain(&steps.unwritten).map(|(name, step)| name.len() + step.size()).sum();
-        let without = Record { steps: BTreeMap::new(), ..self.claimed.clone() }.size();
-        LARGEST_RECORD.saturating_sub(without + taken)
+        LARGEST_RECORD.saturating_sub(self.claimed.size() + taken)
     }
 
     /// Records a step that has ended. An error leaves it to [`flush`](Self::flush).
     pub(crate) async fn record_step(&self, name: String, step: Step) -> Result<Owned, GuardError> {
         self.steps().unwritten.insert(name.clone(), step.clone());
         let change = self.step_change(&name, step);
-        let mut tries = Pauses::default();
+        let mut pauses = 0;
         loop {
             match self.write(&change).await {
-                Err(error) if error.is_transient() && tries.number < STEP_TRIES => sleep(tries.next(&self.clock)).await,
+                Err(error) if error.is_transient() && pauses < STEP_TRIES => {
+                    pauses += 1;
+                    sleep(self.clock.backoff(RETRY, pauses)).await;
+                }
                 answer => {
                     if matches!(answer, Ok(Owned::Applied)) {
                         self.written(&name);
@@ -226,30 +228,17 @@ impl ExecutionLease {
     /// # Cancel safety
     /// Dropped, the write may or may not have been applied.
     pub(crate) async fn insist(&self, change: &Change) -> Result<Owned, GuardError> {
-        let mut pauses = Pauses::default();
+        let mut pauses: u32 = 0;
         let begun = Instant::now();
         loop {
             match self.write(change).await {
                 Err(error) if error.is_transient() && begun.elapsed() < LONGEST_VISIBILITY => {
                     tracing::warn!(pk = %self.pk, %error, "not written yet");
-                    self.store.pause_or_probe(pauses.next(&self.clock)).await;
+                    pauses = pauses.saturating_add(1);
+                    self.store.pause_or_probe(self.clock.backoff(RETRY, pauses)).await;
                 }
                 answer => return answer,
             }
         }
-    }
-}
-
-/// Pauses that grow from [`RETRY`]'s first to its last, with jitter on the upper half.
-#[derive(Debug, Default)]
-struct Pauses {
-    number: u32,
-}
-
-impl Pauses {
-    fn next(&mut self, clock: &Clock) -> Duration {
-        let full = RETRY.0.saturating_mul(1 << self.number.min(16)).min(RETRY.1);
-        self.number += 1;
-        full / 2 + clock.part_of(full / 2)
     }
 }

@@ -141,7 +141,7 @@ impl Circuit {
             if matches!(state.phase, Phase::Open { .. }) {
                 return;
             }
-            let pause = self.pause(state.openings).max(retry_after.unwrap_or_default());
+            let pause = self.clock.backoff(PAUSE, state.openings + 1).max(retry_after.unwrap_or_default());
             state.openings += 1;
             state.phase = Phase::Open { probe_at: Instant::now() + pause };
             opened = Some(pause);
@@ -154,11 +154,6 @@ impl Circuit {
                 pause.as_millis()
             );
         }
-    }
-
-    fn pause(&self, openings: u32) -> Duration {
-        let full = PAUSE.0.saturating_mul(1 << openings.min(16)).min(PAUSE.1);
-        full / 2 + self.clock.part_of(full / 2)
     }
 
     /// Waits until it is not open. Cancel safe.
@@ -221,7 +216,8 @@ impl Circuit {
                 Err(cause) => {
                     tracing::warn!(circuit = self.what, cause, "still away");
                     self.change(|state| {
-                        state.phase = Phase::Open { probe_at: Instant::now() + self.pause(state.openings) };
+                        state.phase =
+                            Phase::Open { probe_at: Instant::now() + self.clock.backoff(PAUSE, state.openings + 1) };
                         state.openings += 1;
                     });
                 }

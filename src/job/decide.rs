@@ -220,13 +220,5 @@ pub(super) fn next(ended: Ended, limits: Limits) -> Next {
     }
 }
 
-/// The back-off after the `n`-th failure: doubling from the base, capped, with jitter on the upper half (rule T2).
-/// `part` draws the jitter.
-pub(crate) fn backoff(base: Duration, cap: Duration, n: u32, part: impl FnOnce(Duration) -> Duration) -> Duration {
-    let doubled = 1_u32.checked_shl(n.saturating_sub(1)).unwrap_or(u32::MAX);
-    let full = base.saturating_mul(doubled).min(cap);
-    full / 2 + part(full / 2)
-}
-
 #[cfg(test)]
 mod tests;

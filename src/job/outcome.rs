@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::{
-    Jobs,
-    decide::{self, Next},
-};
+use super::{Jobs, decide::Next};
 use crate::{
     clock::Millis,
     guard::{
@@ -126,7 +123,7 @@ impl Jobs {
 
     pub(super) fn backoff(&self, n: u32) -> Duration {
         let (base, cap) = (self.config.backoff.base, self.config.backoff.cap);
-        decide::backoff(base, cap, n, |most| self.clock.part_of(most))
+        self.clock.backoff((base, cap), n)
     }
 
     /// At once when this worker stops, for others are there. Else what interrupted the run (a store that is slow or does

@@ -153,7 +153,7 @@ pub(crate) async fn mark_copied(guard: &dyn Guard, clock: &Clock, pk: &Pk, failu
             // Refused: begun anew by a redrive meanwhile, or swept.
             Ok(Written::Applied | Written::Refused(_)) => return,
             Err(error) if error.is_transient() && attempt < MARK_TRIES => {
-                sleep(RETRY.0 / 2 + clock.part_of(RETRY.0 / 2)).await;
+                sleep(clock.backoff(RETRY, 1)).await;
             }
             Err(error) => {
                 tracing::warn!(%pk, %error, "the record is not marked as copied; a second copy may be made");

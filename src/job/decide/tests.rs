@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    clock::Seconds,
+    clock::{Seconds, backoff},
     guard::{Claim, Owner, Pk, Source},
     message::Note,
 };

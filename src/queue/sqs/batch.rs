@@ -238,8 +238,7 @@ async fn carry_out<C: BatchCall>(call: &C, clock: &Clock, entries: &[Option<C::E
 
 /// The pause before the `attempt`-th try of a call that is sent again.
 pub(super) fn backoff(clock: &Clock, attempt: u32) -> Duration {
-    let half = BACKOFF * 2_u32.saturating_pow(attempt.saturating_sub(2)) / 2;
-    half + clock.part_of(half)
+    clock.backoff((BACKOFF, Duration::MAX), attempt.saturating_sub(1))
 }
 
 /// Sends the entries once. If the batch as a whole is refused for what may be a single entry's fault, nothing of it was
