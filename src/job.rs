@@ -132,7 +132,8 @@ fn decode(jobs: &Jobs, message: &Message) -> Result<Arc<dyn Work>, Failure> {
 
 fn identify(jobs: &Jobs, work: &dyn Work, message: &Message) -> Result<Identity, Failure> {
     let no_key = |text: String| Failure::new("no_key", text);
-    let fingerprint = jobs.config.fingerprint.of(message);
+    // Only a record compares it, and a large body takes a while to hash.
+    let fingerprint = jobs.guard.as_ref().and_then(|_| jobs.config.fingerprint.of(message));
     // Message and deduplication ids do not survive the DLQ: what the failure noted is the key it was claimed under.
     let noted = message.dead_letter.as_ref().and_then(|note| note.pk.clone()).map(Pk);
     if let Some(pk) = noted.filter(|pk| key::belongs(pk, jobs.namespace.as_deref(), &jobs.config.operation)) {
