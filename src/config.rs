@@ -5,16 +5,22 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use url::Url;
+
 pub use crate::key::{FingerprintSource, KeyHash, KeySource};
 use crate::queue::QueueAddress;
 pub use duration::DurationText;
 pub use env::Warning;
+pub use http::{HandlerHeader, HttpAddr, PermanentStatus};
+pub use rate::Rate;
 pub use settings::{SETTINGS, Scope, Setting, table};
 pub use syntax::ValueError;
 
 mod check;
 mod duration;
 pub(crate) mod env;
+mod http;
+mod rate;
 mod settings;
 mod syntax;
 #[cfg(test)]
@@ -51,6 +57,12 @@ pub struct Config {
     pub cancel_grace: Duration,
     /// How long AWS may be unreachable at the start.
     pub start_timeout: Duration,
+    /// What to do at the start when something is wrong with some of the queues.
+    pub start: Start,
+    /// Handlers at once over all queues; `None` without a limit.
+    pub total_concurrency: Option<usize>,
+    /// Where health is told; `None` is nowhere in a library program and [`HttpAddr::DEFAULT`] in `leasehold run`.
+    pub http_addr: Option<HttpAddr>,
     /// What is logged, as a filter of `tracing`: `info`, `info,leasehold=debug`.
     pub log: String,
     /// How it is written; `None` is text on a terminal and JSON elsewhere.
@@ -69,6 +81,9 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(25),
             cancel_grace: Duration::from_secs(2),
             start_timeout: Duration::from_secs(60),
+            start: Start::Strict,
+            total_concurrency: None,
+            http_addr: None,
             log: "info".to_owned(),
             log_format: None,
             queues: BTreeMap::new(),
@@ -84,8 +99,14 @@ pub struct QueueConfig {
     pub address: QueueAddress,
     /// What handles its messages; `None` where a handler is given in code.
     pub handler: Option<HandlerSpec>,
+    /// What is sent along to an HTTP handler: credentials, most often.
+    pub handler_headers: Vec<HandlerHeader>,
+    /// Replies of an HTTP handler that say that the work can never succeed.
+    pub permanent_status: PermanentStatus,
     /// Handlers at once.
     pub concurrency: usize,
+    /// How many messages may be begun in a second; `None` without a limit.
+    pub rate: Option<Rate>,
     /// How long a received message stays hidden unless it is extended.
     pub visibility_timeout: VisibilityTimeout,
     /// A handler's time budget.
@@ -123,7 +144,10 @@ impl QueueConfig {
         Self {
             address: QueueAddress::Name(name.clone()),
             handler: None,
+            handler_headers: Vec::new(),
+            permanent_status: PermanentStatus::default(),
             concurrency: 20,
+            rate: None,
             visibility_timeout: VisibilityTimeout {
                 floor: Duration::from_secs(30),
                 ceiling: Duration::from_secs(2 * 60),
@@ -154,10 +178,25 @@ pub enum LogFormat {
     Text,
 }
 
+/// What to do at the start when something is wrong with some of the queues (rule R5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// Start none of them.
+    Strict,
+    /// Start the others, and look at these every minute.
+    Available,
+}
+
 /// What handles messages outside of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandlerSpec {
+    /// An app that is sent a `POST` for each message.
+    Http {
+        /// Where to: an absolute `http` or `https` URL.
+        url: Url,
+    },
     /// A program that is run for each message, without a shell.
     Exec {
         /// The program, by path or as found in `PATH`.

@@ -5,7 +5,10 @@
 
 use std::{fmt, future::Future, marker::PhantomData, sync::Arc};
 
-use futures_util::future::BoxFuture;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 
 use crate::{key::Key, message::Message};
 
@@ -71,8 +74,8 @@ pub struct Traits<'a, P> {
 
 /// What does the work can be away, and can be looked for without any work.
 pub(crate) trait Probe: Send + Sync {
-    /// Asks whether what does the work is there.
-    fn probe(&self) -> HandlerResult;
+    /// Asks whether what does the work is there. Ends in time of its own.
+    fn probe(&self) -> BoxFuture<'_, HandlerResult>;
 }
 
 impl<P> Default for Traits<'_, P> {
@@ -186,7 +189,7 @@ where
 pub(crate) trait ErasedHandler: Send + Sync {
     fn has_key(&self) -> bool;
     fn is_blocking(&self) -> bool;
-    fn probe(&self) -> HandlerResult;
+    fn probe(&self) -> BoxFuture<'_, HandlerResult>;
     fn decode(self: Arc<Self>, message: &Message) -> Result<Arc<dyn Work>, DecodeError>;
 }
 
@@ -210,8 +213,8 @@ impl<H: Handler> ErasedHandler for H {
         self.traits().blocking
     }
 
-    fn probe(&self) -> HandlerResult {
-        self.traits().probe.map_or(Ok(()), Probe::probe)
+    fn probe(&self) -> BoxFuture<'_, HandlerResult> {
+        self.traits().probe.map_or_else(|| ready(Ok(())).boxed(), Probe::probe)
     }
 
     fn decode(self: Arc<Self>, message: &Message) -> Result<Arc<dyn Work>, DecodeError> {

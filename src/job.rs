@@ -23,7 +23,7 @@ use crate::{
         execution::ExecutionLease,
         outage::{Absences, Circuit},
     },
-    handler::{Cancelled, ErasedHandler, JobContext, Work, steps::Steps},
+    handler::{Cancelled, ErasedHandler, JobContext, Work, context::Elsewhere, steps::Steps},
     key::{self, KeyHash},
     lease::keep,
     message::{Delivery, Message},
@@ -46,7 +46,7 @@ pub(crate) use stuck::Stuck;
 /// What all jobs of one queue share.
 pub(crate) struct Jobs {
     /// The queue's name in the configuration.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) config: QueueConfig,
     pub(crate) namespace: Option<String>,
     pub(crate) key_hash: KeyHash,
@@ -226,6 +226,7 @@ impl Jobs {
     fn context(&self, delivery: &Delivery, pk: Option<&Pk>, fence: u64, attempt: u32, steps: Steps) -> Arc<JobContext> {
         let (deadline, _) = watch::channel(Instant::now() + self.config.handler_timeout);
         Arc::new(JobContext {
+            queue: Arc::clone(&self.name),
             message: Arc::clone(&delivery.message),
             key: pk.map(|pk| pk.0.clone()),
             fence,
@@ -233,6 +234,7 @@ impl Jobs {
             deadline,
             cancelled: Cancelled::default(),
             steps,
+            elsewhere: Elsewhere::default(),
         })
     }
 

@@ -27,12 +27,14 @@ use poll::Pulse;
 use report::Tally;
 
 pub use report::StopReport;
+pub use status::{Pause, Phase, QueueStatus, Status};
 
 mod check;
 mod configured;
 pub(crate) mod lanes;
 mod poll;
 mod report;
+mod status;
 
 /// A worker being built. Nothing is checked and nothing is called before [`run`](Self::run), which tells every problem at
 /// once.
@@ -193,7 +195,7 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     tend_circuits(&checked, &mut tending);
     let mut queues = JoinSet::new();
     for hall in &checked.halls {
-        tracing::info!(queue = hall.jobs.name, visibility = ?hall.jobs.visibility, "receiving");
+        tracing::info!(queue = &*hall.jobs.name, visibility = ?hall.jobs.visibility, "receiving");
         queues.spawn(work_a_queue(Arc::clone(hall), Arc::clone(&pulse)));
     }
     shutdown.draining().cancelled().await;
@@ -260,7 +262,7 @@ fn tend_circuits(checked: &Checked, tending: &mut JoinSet<()>) {
     for hall in &checked.halls {
         let (handler, there) = (Arc::clone(&hall.jobs.handler), Arc::clone(&hall.jobs.there));
         tending.spawn(async move {
-            there.tend(false, || async { handler.probe().map_err(|error| error.to_string()) }).await;
+            there.tend(false, || async { handler.probe().await.map_err(|error| error.to_string()) }).await;
         });
         let intake = Arc::clone(&hall.intake);
         tending.spawn(async move { intake.tend(false, || async { Ok(()) }).await });
@@ -288,7 +290,7 @@ async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
             ended = pollers.join_next() => match ended {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    tracing::error!(queue = hall.jobs.name, %error, "a poller died; another takes its place");
+                    tracing::error!(queue = &*hall.jobs.name, %error, "a poller died; another takes its place");
                     pollers.spawn(poll::poll(Arc::clone(&hall), Arc::clone(&pulse), begun.clone()));
                 }
                 None => break,
@@ -311,6 +313,6 @@ async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
 fn reap(hall: &Hall, ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         hall.tally.count(|report| report.left += 1);
-        tracing::error!(queue = hall.jobs.name, %error, "a lane died; its messages come back at their timeout");
+        tracing::error!(queue = &*hall.jobs.name, %error, "a lane died; its messages come back at their timeout");
     }
 }

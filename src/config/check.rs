@@ -6,8 +6,8 @@
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use super::{
-    Backoff, Config, DRAIN_RESERVE, DeadLetter, DurationText as Text, GuardMode, PREFIX, Problem, QueueConfig,
-    ValueError, VisibilityTimeout, variable,
+    Backoff, Config, DRAIN_RESERVE, DeadLetter, DurationText as Text, GuardMode, HandlerHeader, PREFIX, Problem,
+    QueueConfig, ValueError, VisibilityTimeout, variable,
 };
 use crate::queue::{LONGEST_VISIBILITY, QueueAddress};
 
@@ -78,6 +78,15 @@ impl Config {
                 format!("{PREFIX}START_TIMEOUT is 0s: AWS could not even be asked once"),
                 format!("{PREFIX}START_TIMEOUT=60s"),
             ),
+            (
+                self.total_concurrency.is_none_or(|most| most >= self.queues.len().max(1)),
+                format!(
+                    "{PREFIX}TOTAL_CONCURRENCY is {}, and must be {} at least: one for each queue, or some are never asked",
+                    self.total_concurrency.unwrap_or_default(),
+                    self.queues.len().max(1),
+                ),
+                format!("{PREFIX}TOTAL_CONCURRENCY={}", self.queues.len().max(1) * QueueConfig::new("").concurrency),
+            ),
             (!self.log.is_empty(), format!("{PREFIX}LOG is empty"), format!("{PREFIX}LOG=info")),
         ]);
         let durations = [
@@ -97,6 +106,8 @@ impl Config {
         problems.extend(broken(dead_letter_rules(name, queue)));
         problems.extend(misaddressed(name, &queue.address));
         problems.extend(writable(variable(name, "HANDLER"), queue.handler.as_ref()));
+        problems.extend(queue.handler_headers.iter().filter_map(|header| unsendable(name, header)));
+        problems.extend(writable(variable(name, "PERMANENT_STATUS"), Some(&queue.permanent_status)));
         problems.extend(writable(variable(name, "KEY"), queue.key.as_ref()));
         problems.extend(writable(variable(name, "FINGERPRINT"), Some(&queue.fingerprint)));
         problems.extend(writable(variable(name, "DEAD_LETTER"), Some(&queue.dead_letter)));
@@ -263,6 +274,18 @@ where
             Some(Problem::new(format!("{variable}: {}", error.what), format!("{variable}={}", error.instead)))
         }
     }
+}
+
+/// A header that only code can make. Its value is not told.
+fn unsendable(name: &str, header: &HandlerHeader) -> Option<Problem> {
+    let read = format!("{}: {}", header.name, header.value).parse::<HandlerHeader>();
+    let variable = variable(name, "HANDLER_HEADER");
+    let what = match read {
+        Ok(read) if read == *header => return None,
+        Ok(_) => format!("{variable}: the header {:?} is not written as it would be sent", header.name),
+        Err(error) => format!("{variable}: {}", error.what),
+    };
+    Some(Problem::new(what, format!("{variable}='Authorization: Bearer <token>'")))
 }
 
 fn is_whole(duration: Duration) -> bool {

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
 
-use super::{Config, DurationText, PREFIX, QueueConfig, ValueError, syntax};
+use super::{Config, DurationText, PREFIX, QueueConfig, ValueError, http, syntax};
 use crate::queue::QueueAddress;
 
 /// One setting.
@@ -84,6 +84,25 @@ pub static SETTINGS: &[Setting] = &[
     process("START_TIMEOUT", "duration", Some("60s"), "How long AWS may be unreachable at the start.", |c, v| {
         duration(&mut c.start_timeout, v)
     }),
+    process(
+        "START",
+        "`strict` or `available`",
+        Some("strict"),
+        "Where something is wrong with a queue: start none, or the others and look at this one every minute.",
+        |c, v| value(&mut c.start, v),
+    ),
+    process("TOTAL_CONCURRENCY", "number", None, "Handlers at once over all queues.", |c, v| {
+        let mut most = 100;
+        number(&mut most, v)?;
+        set(&mut c.total_concurrency, Ok(Some(most)))
+    }),
+    process(
+        "HTTP_ADDR",
+        "address or `off`",
+        None,
+        "Where health is told. Unless set, `127.0.0.1:9464` for `leasehold run` and nowhere for a library program.",
+        |c, v| some(&mut c.http_addr, v),
+    ),
     process("LOG", "filter", Some("info"), "What is logged: a level, or `info,leasehold=debug`.", |c, v| {
         text(&mut c.log, v)
     }),
@@ -102,17 +121,34 @@ pub static SETTINGS: &[Setting] = &[
     }),
     queue(
         "HANDLER",
-        "`exec:…` or JSON array",
+        "URL, `exec:…` or JSON array",
         None,
-        "What handles messages: `exec:program args`, split as by a shell but run without, or `[\"program\",\"arg\"]`.",
+        "What handles messages: `http://…`, `exec:program args` split as by a shell, or `[\"program\",\"arg\"]`.",
         |q, v| some(&mut q.handler, v),
     ),
+    queue(
+        "HANDLER_HEADER",
+        "`Name: value`",
+        None,
+        "A header that goes along to an HTTP handler, or several, one a line. Never shown.",
+        |q, v| set(&mut q.handler_headers, http::headers(v)),
+    ),
+    queue(
+        "PERMANENT_STATUS",
+        "statuses",
+        Some("400,410,413,415,422"),
+        "Replies of an HTTP handler that fail for good.",
+        |q, v| value(&mut q.permanent_status, v),
+    ),
     queue("CONCURRENCY", "number", Some("20"), "Handlers at once.", |q, v| number(&mut q.concurrency, v)),
+    queue("RATE", "number", None, "How many messages may be begun in a second: `50`, `0.5`.", |q, v| {
+        some(&mut q.rate, v)
+    }),
     queue(
         "VISIBILITY_TIMEOUT",
         "duration or range",
         Some("30s..2m"),
-        "How long a message stays hidden unless extended. Of a range, the queue's own is taken, brought within it.",
+        "How long a message stays hidden unless extended. In a range it follows twice the p99 of handler time.",
         |q, v| value(&mut q.visibility_timeout, v),
     ),
     queue("HANDLER_TIMEOUT", "duration", Some("5m"), "A handler's time budget.", |q, v| {
@@ -173,13 +209,7 @@ pub static SETTINGS: &[Setting] = &[
         "Where work goes that has failed for good: a queue, `redrive-policy`, `keep`, `keep-fifo`, or `drop`.",
         |q, v| value(&mut q.dead_letter, v),
     ),
-    not_yet("START", Scope::Process),
-    not_yet("TOTAL_CONCURRENCY", Scope::Process),
-    not_yet("HTTP_ADDR", Scope::Process),
-    not_yet("RATE", Scope::Queue),
-    not_yet("HANDLER_HEADER", Scope::Queue),
     not_yet("ENVELOPE", Scope::Queue),
-    not_yet("PERMANENT_STATUS", Scope::Queue),
 ];
 
 type ToProcess = fn(&mut Config, &str) -> Result<(), ValueError>;

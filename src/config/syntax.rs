@@ -4,7 +4,9 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{DeadLetter, FingerprintSource, GuardMode, HandlerSpec, KeyHash, KeySource, LogFormat, OutagePolicy};
+use super::{
+    DeadLetter, FingerprintSource, GuardMode, HandlerSpec, KeyHash, KeySource, LogFormat, OutagePolicy, Start, http,
+};
 use crate::queue::QueueAddress;
 
 /// A value that a setting does not take.
@@ -50,6 +52,7 @@ words! {
     KeyHash { Long = "long", Always = "always" }
     LogFormat { Json = "json", Text = "text" }
     OutagePolicy { Pause = "pause", Open = "open" }
+    Start { Strict = "strict", Available = "available" }
 }
 
 fn no_such_word(text: &str, words: &[&str]) -> ValueError {
@@ -154,9 +157,11 @@ impl FromStr for HandlerSpec {
         } else if text.starts_with('[') {
             serde_json::from_str(text).map_err(|_| refuse(format!("{text:?} is no JSON array of texts")))?
         } else if text.starts_with("http://") || text.starts_with("https://") {
-            return Err(refuse("HTTP handlers are not in this version".to_owned()));
+            return http::handler_url(text).map(|url| Self::Http { url });
         } else {
-            return Err(refuse(format!("{text:?} is no handler: exec:program args, or [\"program\",\"arg\"]")));
+            let what =
+                format!("{text:?} is no handler: http://host:port/path, exec:program args, or [\"program\",\"arg\"]");
+            return Err(refuse(what));
         };
         if words.iter().any(|word| word.contains('\0')) {
             return Err(refuse("no program can be given a NUL character".to_owned()));
@@ -170,8 +175,12 @@ impl FromStr for HandlerSpec {
 
 impl fmt::Display for HandlerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Exec { program, args } = self;
-        write!(f, "exec:{}", shell_words::join(std::iter::once(program).chain(args)))
+        match self {
+            Self::Http { url } => url.fmt(f),
+            Self::Exec { program, args } => {
+                write!(f, "exec:{}", shell_words::join(std::iter::once(program).chain(args)))
+            }
+        }
     }
 }
 

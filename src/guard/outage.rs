@@ -30,6 +30,9 @@ const UNANSWERED_IN_A_ROW: u32 = 3;
 /// The first pause before a probe, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// The longest pause that somebody's own word can ask for: what is away for longer is looked for meanwhile.
+pub(crate) const LONGEST_WORD: Duration = Duration::from_secs(15 * 60);
+
 /// How long after an outage finished work may keep new work waiting: longer than a call that the outage swallowed.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
@@ -134,14 +137,15 @@ impl Circuit {
         }
     }
 
-    /// It is away. `retry_after` is its own word on when to try again.
+    /// It is away. `retry_after` is its own word on when to try again, believed up to [`LONGEST_WORD`].
     pub(crate) fn open(&self, cause: &str, retry_after: Option<Duration>) {
         let mut opened = None;
         self.change(|state| {
             if matches!(state.phase, Phase::Open { .. }) {
                 return;
             }
-            let pause = self.clock.backoff(PAUSE, state.openings + 1).max(retry_after.unwrap_or_default());
+            let pause =
+                self.clock.backoff(PAUSE, state.openings + 1).max(retry_after.unwrap_or_default().min(LONGEST_WORD));
             state.openings += 1;
             state.phase = Phase::Open { probe_at: Instant::now() + pause };
             opened = Some(pause);

@@ -4,7 +4,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,6 +23,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What a handler knows about its run. Lent, not owned, and not `Clone`: nothing can be recorded after the run.
 pub struct JobContext {
+    pub(crate) queue: Arc<str>,
     pub(crate) message: Arc<Message>,
     pub(crate) key: Option<String>,
     pub(crate) fence: u64,
@@ -27,9 +31,16 @@ pub struct JobContext {
     pub(crate) deadline: watch::Sender<Instant>,
     pub(crate) cancelled: Cancelled,
     pub(crate) steps: Steps,
+    pub(crate) elsewhere: Elsewhere,
 }
 
 impl JobContext {
+    /// The queue's name in the configuration.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        &self.queue
+    }
+
     /// The message, as it was received.
     #[must_use]
     pub fn message(&self) -> &Message {
@@ -72,12 +83,53 @@ impl JobContext {
     }
 }
 
+#[cfg(test)]
+impl JobContext {
+    /// The third attempt at a payment, with five minutes to go.
+    pub(crate) fn of(message: &Message) -> Self {
+        Self {
+            queue: "payments".into(),
+            message: Arc::new(message.clone()),
+            key: Some("payments#k-1".to_owned()),
+            fence: 42,
+            attempt: 3,
+            deadline: watch::channel(Instant::now() + Duration::from_secs(300)).0,
+            cancelled: Cancelled::default(),
+            steps: Steps::Refused,
+            elsewhere: Elsewhere::default(),
+        }
+    }
+}
+
 impl fmt::Debug for JobContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JobContext")
             .field("message_id", &self.message.id)
             .field("attempt", &self.attempt)
             .finish_non_exhaustive()
+    }
+}
+
+/// Whether work was handed over to another process that has not answered: dropping the run does not stop it there, so it
+/// is not given back at once (rule D2).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Elsewhere(Arc<AtomicBool>);
+
+impl Elsewhere {
+    /// The work is about to be handed over.
+    #[cfg(feature = "http")]
+    pub(crate) fn begins(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// It was not, or its end is known.
+    #[cfg(feature = "http")]
+    pub(crate) fn ended(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn may_run(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 }
 

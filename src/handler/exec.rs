@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join3;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, join3, ready},
+};
 use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process_group},
@@ -92,6 +95,7 @@ const CREDENTIALS: [&str; 15] = [
 /// | `LEASEHOLD_FENCE` | the fencing token, growing with each run of a key; 0 without a guard |
 /// | `LEASEHOLD_ATTEMPT` | from 1; counts failures, without a guard deliveries |
 /// | `LEASEHOLD_DEADLINE` | when the time budget ends, in whole seconds since the Unix epoch |
+/// | `LEASEHOLD_QUEUE` | the queue's name in the configuration |
 /// | `LEASEHOLD_MESSAGE_ID` | |
 /// | `LEASEHOLD_RECEIVE_COUNT` | how often the message was received, this time included |
 /// | `LEASEHOLD_GROUP_ID` | the message group id, if there is one |
@@ -170,13 +174,14 @@ impl Handler for ExecHandler {
 }
 
 impl Probe for ExecHandler {
-    fn probe(&self) -> HandlerResult {
+    fn probe(&self) -> BoxFuture<'_, HandlerResult> {
         let there = if self.program.contains('/') {
             is_executable(Path::new(&self.program))
         } else {
             env::search_path().iter().any(|folder| is_executable(&folder.join(&self.program)))
         };
-        if there { Ok(()) } else { Err(self.not_there(&"there is no such program, or it is not executable")) }
+        let missing = || self.not_there(&"there is no such program, or it is not executable");
+        ready(if there { Ok(()) } else { Err(missing()) }).boxed()
     }
 }
 

@@ -121,7 +121,7 @@ impl Jobs {
             lease_until: now + self.visibility,
             fingerprint: identity.fingerprint.clone(),
             source: Source {
-                queue: self.name.clone(),
+                queue: self.name.to_string(),
                 message_id: message.id.clone(),
                 sent_at: message.sent_at,
                 worker: self.worker.clone(),

@@ -144,6 +144,8 @@ pub(super) fn spent(claimed: &Record, max_attempts: u32, max_takeovers: u32) -> 
 pub(super) enum Ended {
     /// The handler returned.
     Returned(Result<(), HandlerError>),
+    /// It failed without an answer from where the work was handed over: what was begun there may still run.
+    Unanswered(Failure),
     /// Its time budget was used up, and it did not end in the grace either.
     TimedOut { still_running: bool },
     /// It was told to stop because the worker stops or its lease ends, and did not end in the grace.
@@ -213,6 +215,7 @@ pub(super) fn next(ended: Ended, limits: Limits) -> Next {
             }
         }
         // A copy would free the key for a redrive while the work may still run: not even on the last attempt.
+        Ended::Unanswered(failure) => Next::StillRunning(Some(failure)),
         Ended::TimedOut { still_running: true } => Next::StillRunning(Some(timed_out())),
         Ended::TimedOut { still_running: false } => failed(timed_out(), None),
         Ended::Interrupted { still_running: true } => Next::StillRunning(None),

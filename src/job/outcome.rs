@@ -13,6 +13,7 @@ use crate::{
     guard::{
         Failure, GuardError, Record, Status,
         execution::{ExecutionLease, Owned},
+        outage::LONGEST_WORD,
     },
     lease::Lease,
     message::{Delivery, Message},
@@ -108,8 +109,8 @@ impl Jobs {
             }
             // The key is free: what was in the way was not the key's.
             Next::Unavailable(delay) => {
-                let until = now + possible(delay.unwrap_or_else(|| self.backoff(1)));
-                let settlement = later(delivery, until, Delayed::Unavailable);
+                let wait = delay.map_or_else(|| self.backoff(1), |asked| asked.min(LONGEST_WORD));
+                let settlement = later(delivery, now + wait, Delayed::Unavailable);
                 return Again { failure: None, not_before: None, settlement };
             }
             Next::Interrupted | Next::StillRunning(_) | Next::Confirm | Next::Bury(_) => {

@@ -14,7 +14,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    handler::{CancelCause, HandlerError, HandlerResult, JobContext, Work},
+    guard::Failure,
+    handler::{CancelCause, HandlerError, HandlerResult, JobContext, Work, context::Elsewhere},
     lease::Lease,
 };
 
@@ -56,6 +57,7 @@ pub(super) async fn run(
     let mut task = JoinSet::new();
     let slot = Arc::clone(bounds.slot);
     let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());
+    let elsewhere = cx.elsewhere.clone();
     if blocking {
         let runtime = Handle::current();
         task.spawn_blocking(move || {
@@ -73,7 +75,7 @@ pub(super) async fn run(
         tokio::select! {
             // A handler that has ended is never cancelled; the other arms hold nothing.
             biased;
-            Some(ended) = task.join_next() => return (returned(ended, None), None),
+            Some(ended) = task.join_next() => return (returned(ended, None, &elsewhere), None),
             () = bounds.halt.cancelled() => break CancelCause::Shutdown,
             () = bounds.lease.ends_within(bounds.grace) => break CancelCause::LeaseLost,
             // More time may have been asked for meanwhile.
@@ -82,20 +84,21 @@ pub(super) async fn run(
     };
     told.cancel(cause);
     if let Ok(Some(ended)) = timeout(bounds.grace, task.join_next()).await {
-        return (returned(ended, Some(cause)), None);
+        return (returned(ended, Some(cause), &elsewhere), None);
     }
     task.abort_all();
-    let still_running = match timeout(ABORT, task.join_next()).await {
+    let is_here = match timeout(ABORT, task.join_next()).await {
         // It ended on the brink of being aborted: what it returned counts.
-        Ok(Some(Ok(result))) => return (returned(Ok(result), Some(cause)), None),
+        Ok(Some(Ok(result))) => return (returned(Ok(result), Some(cause), &elsewhere), None),
         Ok(_) => false,
         Err(_) => true,
     };
+    let still_running = is_here || elsewhere.may_run();
     let ended = match cause {
         CancelCause::TimedOut => Ended::TimedOut { still_running },
         CancelCause::LeaseLost | CancelCause::Shutdown => Ended::Interrupted { still_running },
     };
-    (ended, still_running.then_some(task))
+    (ended, is_here.then_some(task))
 }
 
 /// Runs the handler, and has its error say what it is while still in the handler's task: the text is users' code too, and
@@ -109,14 +112,18 @@ async fn handle(work: &dyn Work, cx: &JobContext) -> HandlerResult {
 }
 
 /// What a handler returned, seen together with why it was told to stop: an error that it returned only for that is not
-/// its failure.
-fn returned(ended: Result<HandlerResult, JoinError>, told: Option<CancelCause>) -> Ended {
+/// its failure. One that was returned without an answer from where the work was handed over says nothing about the work's
+/// end.
+fn returned(ended: Result<HandlerResult, JoinError>, told: Option<CancelCause>, elsewhere: &Elsewhere) -> Ended {
+    let still_running = elsewhere.may_run();
     let result = ended.unwrap_or_else(|error| Err(panicked(error)));
     match (told, &result) {
-        (None, _) | (_, Ok(())) => Ended::Returned(result),
+        (_, Ok(())) => Ended::Returned(result),
         (_, Err(error)) if error.is_permanent() => Ended::Returned(result),
-        (Some(CancelCause::TimedOut), _) => Ended::TimedOut { still_running: false },
-        (Some(CancelCause::LeaseLost | CancelCause::Shutdown), _) => Ended::Interrupted { still_running: false },
+        (None, Err(error)) if still_running => Ended::Unanswered(Failure::new(error.code(), error)),
+        (None, _) => Ended::Returned(result),
+        (Some(CancelCause::TimedOut), _) => Ended::TimedOut { still_running },
+        (Some(CancelCause::LeaseLost | CancelCause::Shutdown), _) => Ended::Interrupted { still_running },
     }
 }
 

@@ -277,7 +277,7 @@ fn build(
             let guard = (queue.guard == GuardMode::Claim).then(|| Arc::clone(&watched));
             let there = Arc::new(Circuit::new(format!("the handler of {name}"), clock.clone()));
             let jobs = Jobs {
-                name: name.clone(),
+                name: name.as_str().into(),
                 namespace: config.namespace.clone(),
                 key_hash: config.key_hash,
                 clock_skew: config.clock_skew,

@@ -86,7 +86,7 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSen
                 failures += 1;
                 let most = RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1);
                 let pause = hall.jobs.clock.part_of(most);
-                tracing::warn!(queue = hall.jobs.name, %error, failures, "the poll failed; again in {pause:?}");
+                tracing::warn!(queue = &*hall.jobs.name, %error, failures, "the poll failed; again in {pause:?}");
                 unless_draining(&hall, sleep(pause)).await;
             }
         }
@@ -181,7 +181,7 @@ fn begin(
     for (_, lane) in begun {
         let Some(slot) = slots.pop() else {
             tracing::error!(
-                queue = hall.jobs.name,
+                queue = &*hall.jobs.name,
                 "the queue handed out more than was asked for; left to its timeout"
             );
             return;

@@ -29,6 +29,7 @@ pub(super) fn variables(message: &Message, cx: &JobContext, now: Millis) -> BTre
     let deadline = now + cx.deadline().saturating_duration_since(Instant::now());
     let mut facts = BTreeMap::from(
         [
+            ("QUEUE", cx.queue().to_owned()),
             ("FENCE", cx.fence().to_string()),
             ("ATTEMPT", cx.attempt().to_string()),
             ("DEADLINE", Duration::from_millis(deadline.0).as_secs().to_string()),

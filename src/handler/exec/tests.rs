@@ -1,36 +1,23 @@
 //! Real programs. Whether all of a group is gone is seen at a pipe that its members hold open: it ends with the last.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc};
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use tempfile::TempDir;
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
-    sync::watch,
     task::JoinSet,
     time::{Duration, Instant},
 };
 
 use super::*;
 use crate::{
-    handler::{CancelCause, error::Verdict, steps::Steps},
+    handler::{CancelCause, error::Verdict},
     message::{Attribute, AttributeValue},
 };
 
 /// Far more than anything here takes, on the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
-
-fn context(message: &Message) -> JobContext {
-    JobContext {
-        message: Arc::new(message.clone()),
-        key: Some("payments#k-1".to_owned()),
-        fence: 42,
-        attempt: 3,
-        deadline: watch::channel(Instant::now() + Duration::from_secs(300)).0,
-        cancelled: Cancelled::default(),
-        steps: Steps::Refused,
-    }
-}
 
 fn message(body: impl Into<String>) -> Message {
     Message { id: "m-1".to_owned(), body: body.into(), receive_count: 2, ..Message::default() }
@@ -42,7 +29,7 @@ fn shell(script: &str) -> ExecHandler {
 
 async fn run_shell(script: &str, body: impl Into<String>) -> HandlerResult {
     let message = message(body);
-    let cx = context(&message);
+    let cx = JobContext::of(&message);
     timeout(SOON, shell(script).handle(&Raw(message), &cx)).await.expect("ends soon")
 }
 
@@ -100,14 +87,14 @@ async fn body_and_facts_reach_the_program() {
     let mut message = message("{\"id\": 1}");
     message.group = Some("g".to_owned());
     message.attributes.insert("order-id".to_owned(), Attribute::text("7"));
-    let cx = context(&message);
+    let cx = JobContext::of(&message);
     let script = format!("{{ cat; echo; env | grep ^LEASEHOLD_ | sort; }} > {}", out.display());
     assert!(shell(&script).handle(&Raw(message), &cx).await.is_ok());
     let told = fs::read_to_string(out).expect("was written");
     let (deadline, told): (Vec<_>, Vec<_>) = told.lines().partition(|line| line.starts_with("LEASEHOLD_DEADLINE="));
     let expected = "{\"id\": 1}\nLEASEHOLD_ATTEMPT=3\nLEASEHOLD_ATTRIBUTE_ORDER_ID=7\nLEASEHOLD_FENCE=42\n\
                     LEASEHOLD_GROUP_ID=g\nLEASEHOLD_IDEMPOTENCY_KEY=payments#k-1\nLEASEHOLD_MESSAGE_ID=m-1\n\
-                    LEASEHOLD_RECEIVE_COUNT=2";
+                    LEASEHOLD_QUEUE=payments\nLEASEHOLD_RECEIVE_COUNT=2";
     assert_eq!(told.join("\n"), expected);
     let deadline: u64 = deadline[0].trim_start_matches("LEASEHOLD_DEADLINE=").parse().expect("a number");
     let left = deadline.saturating_sub(Clock::system().wall().0 / 1000);
@@ -155,7 +142,7 @@ async fn a_daemon_that_left_the_group_with_the_pipes_is_not_waited_for() {
 #[tokio::test]
 async fn told_to_stop_a_program_gets_sigterm_and_what_it_then_says_counts() {
     let (mut held, message) = (Held::new(), message(""));
-    let cx = context(&message);
+    let cx = JobContext::of(&message);
     let script = format!("exec 3>{}; trap 'exit 0' TERM; echo up >&3; while :; do sleep 0.05; done", held.path());
     let stop = async {
         held.reads("up").await;
@@ -184,10 +171,10 @@ async fn a_program_that_is_missing_is_not_there_until_it_appears() {
     let folder = TempDir::new().expect("a folder");
     let path: PathBuf = folder.path().join("handle");
     let handler = ExecHandler::new(path.display().to_string(), ["-x"]);
-    let (raw, cx) = (Raw(message("")), context(&message("")));
+    let (raw, cx) = (Raw(message("")), JobContext::of(&message("")));
     let is_away = async || {
         let error = handler.handle(&raw, &cx).await.expect_err("cannot be run");
-        error.is_unavailable() && handler.probe().is_err_and(|error| error.is_unavailable())
+        error.is_unavailable() && handler.probe().await.is_err_and(|error| error.is_unavailable())
     };
     assert!(is_away().await, "missing");
     fs::write(&path, "#!/bin/sh\n").expect("is written");
@@ -195,10 +182,10 @@ async fn a_program_that_is_missing_is_not_there_until_it_appears() {
     // A link, for a file that was just written cannot be run while another thread's child still has it open.
     fs::remove_file(&path).expect("is removed");
     symlink("/bin/echo", &path).expect("is linked");
-    assert!(handler.probe().is_ok());
+    assert!(handler.probe().await.is_ok());
     assert!(handler.handle(&raw, &cx).await.is_ok());
-    assert!(ExecHandler::new("sh", [""; 0]).probe().is_ok(), "found in PATH");
-    assert!(ExecHandler::new("no-such-program", [""; 0]).probe().is_err());
+    assert!(ExecHandler::new("sh", [""; 0]).probe().await.is_ok(), "found in PATH");
+    assert!(ExecHandler::new("no-such-program", [""; 0]).probe().await.is_err());
 }
 
 #[tokio::test]
@@ -209,7 +196,7 @@ async fn attributes_are_bounded_and_what_is_left_out_is_named() {
     add("large", Attribute::text("x".repeat(70 * 1024)));
     add("order-id", Attribute::text("1"));
     add("order.id", Attribute::text("2"));
-    let told = facts::variables(&message, &context(&message), Clock::system().wall());
+    let told = facts::variables(&message, &JobContext::of(&message), Clock::system().wall());
     let attribute = |name: &str| told.get(&format!("LEASEHOLD_ATTRIBUTE{name}")).map(String::as_str);
     assert_eq!(attribute("_BYTES"), Some("00ff"));
     assert_eq!(attribute("_ORDER_ID"), Some("1"));
@@ -223,7 +210,7 @@ async fn t4_a_senders_endless_attribute_name_does_not_keep_a_program_from_being_
     // More than Linux takes in one variable. SQS has no such names, but one in our own attribute may be anybody's.
     message.attributes.insert("n".repeat(200 * 1024), Attribute::text(""));
     message.attributes.extend((0..200).map(|i| (format!("{i:0>250}"), Attribute::text("x".repeat(64 * 1024)))));
-    let cx = context(&message);
+    let cx = JobContext::of(&message);
     let script = "test ${#LEASEHOLD_ATTRIBUTES_OMITTED} -gt 10000";
     assert!(shell(script).handle(&Raw(message), &cx).await.is_ok());
 }
