@@ -143,7 +143,7 @@ pub use message::Message;
 pub use shutdown::Shutdown;
 #[cfg(unix)]
 pub use shutdown::shutdown_signal;
-pub use worker::{Pause, Phase, QueueStatus, Status, StopReport, Worker, WorkerError};
+pub use worker::{Health, Pause, Phase, QueueStatus, Status, StopReport, Worker, WorkerError};
 
 /// The README's Rust, and what must not compile beside what does: compiled with the other examples.
 #[cfg(doctest)]

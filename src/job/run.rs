@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Handle,
-    sync::OwnedSemaphorePermit,
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
@@ -19,7 +18,7 @@ use crate::{
     lease::Lease,
 };
 
-use super::decide::Ended;
+use super::{Slot, decide::Ended};
 
 /// What may end a run before it ends by itself.
 #[derive(Debug)]
@@ -34,8 +33,8 @@ pub(super) struct Bounds<'a> {
     pub(super) slot: &'a Slot,
 }
 
-/// One place for a running handler. The run holds it too, so that it is free when the run is really over.
-pub(crate) type Slot = Arc<OwnedSemaphorePermit>;
+/// How a run ended, and what of it may still be at work here.
+pub(super) type Over = (Ended, Option<JoinSet<HandlerResult>>);
 
 /// How long an aborted task may take to be gone. One that does not yield takes longer, and counts as still running.
 const ABORT: Duration = Duration::from_millis(500);
@@ -44,18 +43,13 @@ const ABORT: Duration = Duration::from_millis(500);
 ///
 /// # Cancel safety
 /// Dropped, it aborts the handler at its next await; one on a blocking thread runs on.
-pub(super) async fn run(
-    work: Arc<dyn Work>,
-    cx: Arc<JobContext>,
-    blocking: bool,
-    bounds: Bounds<'_>,
-) -> (Ended, Option<JoinSet<HandlerResult>>) {
+pub(super) async fn run(work: Arc<dyn Work>, cx: Arc<JobContext>, blocking: bool, bounds: Bounds<'_>) -> Over {
     if bounds.halt.is_cancelled() || bounds.lease.left() <= bounds.grace {
         // Nothing new starts (rule L1): the claim was answered so late that the run would be cancelled as it begins.
         return (Ended::Interrupted { still_running: false }, None);
     }
     let mut task = JoinSet::new();
-    let slot = Arc::clone(bounds.slot);
+    let slot = bounds.slot.clone();
     let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());
     let elsewhere = cx.elsewhere.clone();
     if blocking {
