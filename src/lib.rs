@@ -126,6 +126,11 @@ pub mod aws;
 pub mod clock;
 mod shutdown;
 
+// How it is, for those who ask.
+#[cfg(feature = "serve")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the worker does not run it yet"))]
+mod serve;
+
 // For tests, of this crate and of others, and for the demo.
 pub mod testing;
 #[cfg(feature = "demo")]

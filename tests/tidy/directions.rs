@@ -40,6 +40,8 @@ const ROOMS: &[(&str, &str)] = &[
         "worker",
         "aws clock config guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue settle shutdown",
     ),
+    // It tells a status, and knows nothing of who made it.
+    ("serve", "worker::Status"),
     ("testing", "clock guard guard::memory message queue queue::memory settle::dead_letter shutdown worker"),
     ("embedded", ""),
 ];
