@@ -25,11 +25,40 @@ impl Millis {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
+    /// As people read it, to the second: `2026-11-29T21:44:10Z`.
+    #[must_use]
+    pub fn utc(self) -> String {
+        let seconds = self.0 / 1000;
+        let (year, month, day) = date(seconds / DAY);
+        let (hour, minute, second) = (seconds % DAY / 3600, seconds % 3600 / 60, seconds % 60);
+        format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+
     /// The same moment in whole seconds, rounded up: what DynamoDB's TTL reads.
     #[must_use]
     pub fn seconds(self) -> Seconds {
         Seconds(self.0.div_ceil(1000))
     }
+}
+
+/// Seconds in a day: Unix time knows no leap seconds.
+const DAY: u64 = 24 * 60 * 60;
+
+/// The date that is so many days after 1970-01-01. Years are counted from March, so that a leap day is their last day.
+/// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>
+fn date(days: u64) -> (u64, u64, u64) {
+    /// Days from 0000-03-01 to 1970-01-01.
+    const EPOCH: u64 = 719_468;
+    /// Days in 400 years, after which the calendar repeats.
+    const ERA: u64 = 146_097;
+    let days = days + EPOCH;
+    let (era, of_era) = (days / ERA, days % ERA);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (400 * era + year_of_era + u64::from(month <= 2), month, day)
 }
 
 impl Add<Duration> for Millis {
@@ -188,6 +217,23 @@ mod tests {
         assert_eq!(Millis(1_001).seconds(), Seconds(2));
         assert!(!Seconds(2).is_past(Millis(1_999)));
         assert!(Seconds(2).is_past(Millis(2_000)));
+    }
+
+    #[test]
+    fn moments_are_told_in_utc() {
+        // By `date -u -d @SECONDS`.
+        let moments = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (1_798_761_599, "2026-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (seconds, expected) in moments {
+            assert_eq!(Millis(seconds * 1000 + 999).utc(), expected);
+        }
+        assert!(!Millis(u64::MAX).utc().is_empty(), "whatever stands in a table");
     }
 
     #[tokio::test(start_paused = true)]

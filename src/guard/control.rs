@@ -18,7 +18,7 @@ pub(crate) const VERSION: u32 = 1;
 const RESUMED_TTL: Duration = UNFINISHED_TTL;
 
 /// What operators have said about a queue. By default nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Control {
     /// The pause that holds; `None` if the queue is to be worked on.
     pub paused: Option<Paused>,
@@ -28,7 +28,7 @@ pub struct Control {
 }
 
 /// A pause, which ends by a word alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Paused {
     /// Since when, by the clock of whoever said so.
     pub at: Millis,
