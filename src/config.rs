@@ -10,7 +10,7 @@ use url::Url;
 pub use crate::key::{FingerprintSource, KeyHash, KeySource};
 use crate::queue::QueueAddress;
 pub use duration::DurationText;
-pub use env::Warning;
+pub use env::{Warning, user};
 pub use http::{HandlerHeader, HttpAddr, PermanentStatus};
 pub use rate::Rate;
 pub use settings::{SETTINGS, Scope, Setting, table};

@@ -126,6 +126,11 @@ pub mod aws;
 pub mod clock;
 mod shutdown;
 
+// How it is, for those who ask.
+mod status;
+#[cfg(feature = "serve")]
+mod serve;
+
 // For tests, of this crate and of others, and for the demo.
 pub mod testing;
 #[cfg(feature = "demo")]
@@ -143,7 +148,8 @@ pub use message::Message;
 pub use shutdown::Shutdown;
 #[cfg(unix)]
 pub use shutdown::shutdown_signal;
-pub use worker::{Health, Pause, Phase, QueueStatus, Status, StopReport, Worker, WorkerError};
+pub use status::{Pause, Phase, QueueStatus, Status};
+pub use worker::{Health, StopReport, Worker, WorkerError};
 
 /// The README's Rust, and what must not compile beside what does: compiled with the other examples.
 #[cfg(doctest)]

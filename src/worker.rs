@@ -4,7 +4,7 @@
 //! it returns. What happens to one message is in [`job`](crate::job) and [`settle`](crate::settle); here is who is at
 //! work, and until when.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use tokio::task::JoinSet;
 
@@ -15,6 +15,7 @@ use crate::{
     handler::{ErasedHandler, Handler},
     queue::Broker,
     shutdown::Shutdown,
+    status::Phase,
 };
 
 use board::Board;
@@ -27,20 +28,20 @@ use work::work_a_queue;
 
 pub use board::Health;
 pub use report::StopReport;
-pub use status::{Pause, Phase, QueueStatus, Status};
 
 mod board;
 mod brake;
 mod check;
 mod configured;
+mod control;
 mod drain;
+mod endpoint;
 pub(crate) mod lanes;
 mod pace;
 mod poll;
 mod pulse;
 mod report;
 mod site;
-mod status;
 mod tending;
 mod work;
 
@@ -56,6 +57,7 @@ pub struct Worker {
     aws: Option<aws_config::SdkConfig>,
     clock: Option<Clock>,
     board: Arc<Board>,
+    health_at: Option<SocketAddr>,
 }
 
 impl Worker {
@@ -90,6 +92,7 @@ impl Worker {
             aws: None,
             clock: None,
             board: Arc::default(),
+            health_at: None,
         }
     }
 
@@ -128,6 +131,13 @@ impl Worker {
         Health(Arc::clone(&self.board))
     }
 
+    /// Tells its health at this address, unless `LEASEHOLD_HTTP_ADDR` says otherwise: `/live` and `/ready`. Where the address
+    /// is taken, it is told at another port, and a warning says which. Needs the feature `serve`.
+    pub fn health_at(mut self, address: SocketAddr) -> Self {
+        self.health_at = Some(address);
+        self
+    }
+
     /// Works until told to stop, then drains, and is gone before `DRAIN_TIMEOUT`.
     ///
     /// The first stage of `shutdown` drains: nothing new is received, and what runs may go on for `DRAIN_TIMEOUT` less
@@ -142,6 +152,7 @@ impl Worker {
     /// Not cancel safe: dropped, it leaves messages hidden until their timeout, and claims until their lease ends.
     pub async fn run(self, shutdown: impl Into<Shutdown>) -> Result<StopReport, WorkerError> {
         let shutdown = shutdown.into();
+        let endpoint = endpoint::open(&self).await?;
         let work = async {
             let checked = tokio::select! {
                 // Nothing is in hand yet, so a stop during the checks may drop them.
@@ -156,6 +167,8 @@ impl Worker {
             biased;
             () = shutdown.listen() => Ok(StopReport::default()),
             report = work => report,
+            // Never ends; it answers until the work has.
+            never = endpoint => match never {},
         }
     }
 }

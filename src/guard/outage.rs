@@ -11,7 +11,9 @@ use async_trait::async_trait;
 pub(crate) use absences::Absences;
 pub(crate) use circuit::{Circuit, Ends, LONGEST_WORD, Told};
 
-use super::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver, Written};
+use super::{
+    Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver, Written,
+};
 
 mod absences;
 mod circuit;
@@ -63,7 +65,47 @@ impl Guard for WatchedGuard {
         self.guard.probe().await
     }
 
+    /// Tells the circuit nothing, as what follows: a look at controls proves nothing of writes, neither when it succeeds
+    /// nor when it is denied, and goes on all the time.
+    async fn control(&self, key: &ControlKey) -> Result<Control, GuardError> {
+        self.guard.control(key).await
+    }
+
+    async fn set_control(&self, key: &ControlKey, control: &Control) -> Result<(), GuardError> {
+        self.guard.set_control(key, control).await
+    }
+
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         self.guard.facts().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Clock,
+        testing::{Failure, Fault, Faults, FaultyGuard, MemoryGuard},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn g8_looks_at_what_operators_say_neither_open_the_circuit_nor_count_as_success() {
+        let faults = Faults::default();
+        faults.decide_with(|call| match call.operation {
+            "read" => Some(Fault::Fail(Failure::NoAnswer)),
+            "set_control" => None,
+            _ => Some(Fault::Fail(Failure::Denied)),
+        });
+        let circuit = Arc::new(Circuit::new("store", Ends::Probe, Clock::simulated(1, 0)));
+        let table = FaultyGuard::new(Arc::new(MemoryGuard::default()), faults);
+        let guard = WatchedGuard::new(Arc::new(table), Arc::clone(&circuit));
+        let (key, pk) = (ControlKey::new(None, "q"), Pk("k".into()));
+        assert!(matches!(guard.control(&key).await, Err(GuardError::Denied(_))));
+        assert!(!circuit.is_open());
+        for _ in 0..circuit::UNANSWERED_IN_A_ROW {
+            assert!(guard.set_control(&key, &Control::default()).await.is_ok());
+            assert!(guard.read(&pk).await.is_err());
+        }
+        assert!(circuit.is_open());
     }
 }

@@ -12,12 +12,10 @@ use std::{
 use crate::{
     config::OutagePolicy,
     guard::outage::{Circuit, Told},
-};
-
-use super::{
-    lanes::Hall,
     status::{Pause, Phase, QueueStatus, Status},
 };
+
+use super::lanes::Hall;
 
 /// What is known of a worker, from its start on.
 #[derive(Default)]

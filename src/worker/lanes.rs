@@ -23,7 +23,7 @@ use crate::{
     settle::{self, Delayed, Deleted, Desk, Left, Settled, Settlement, settle},
 };
 
-use super::{Tally, brake::Brake, pace::Pace, pulse::Polls};
+use super::{Tally, brake::Brake, control::Word, pace::Pace, pulse::Polls};
 
 /// One queue's side of the worker: what all its lanes share.
 pub(crate) struct Hall {
@@ -52,6 +52,8 @@ pub(crate) struct Hall {
     /// Open while the queue denies deletes.
     pub(crate) intake: Arc<Circuit>,
     pub(crate) brake: Brake,
+    /// Where operators' word on the queue is; `None` without a table.
+    pub(crate) word: Option<Word>,
     /// Open while an operator has paused the queue.
     pub(crate) paused: Arc<Circuit>,
     /// Nothing new is begun.
@@ -260,6 +262,13 @@ impl Hall {
             Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
         });
         matches!(settled, Settled::Deleted(_))
+    }
+
+    /// Looks at what operators have said of the queue, and does it.
+    pub(super) async fn heed_operators(&self) {
+        if let Some(word) = &self.word {
+            word.heed(self).await;
+        }
     }
 
     /// Waits until nothing speaks against receiving.

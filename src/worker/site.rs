@@ -14,7 +14,7 @@ use crate::{
     clock::Clock,
     config::{Config, DRAIN_RESERVE, GuardMode, QueueConfig},
     guard::{
-        Guard,
+        ControlKey, Guard,
         outage::{Absences, Circuit, Ends, WatchedGuard},
     },
     handler::ErasedHandler,
@@ -29,6 +29,7 @@ use super::{
     board::Board,
     brake::Brake,
     check::Seen,
+    control::Word,
     lanes::{Hall, SETTLING},
     pace::Pace,
     pulse::Polls,
@@ -125,6 +126,7 @@ impl Site {
             tick: Tick::new(),
             intake: circuit(format!("deletes from {name}"), Ends::Work),
             brake: Brake::new(name, self.clock.clone()),
+            word: self.word(&queue),
             paused: circuit(format!("intake of {name}"), Ends::Resume),
             drain: self.drain.clone(),
             polled: CancellationToken::new(),
@@ -151,6 +153,13 @@ impl Site {
                 config: queue,
             },
         })
+    }
+
+    /// Where operators' word on a queue is, if there is a table at all.
+    fn word(&self, queue: &QueueConfig) -> Option<Word> {
+        let key = ControlKey::new(self.config.namespace.as_deref(), queue.address.queue_name());
+        let has_table = self.config.queues.values().any(|queue| queue.guard == GuardMode::Claim);
+        has_table.then(|| Word::new(Arc::clone(&self.guard), key))
     }
 
     /// How many messages a receive of a queue may bring, and how many polls there may be at once. Parked polls hold slots;

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep};
 
-use super::{lanes::Hall, site::Site};
+use super::{control, lanes::Hall, site::Site};
 
 /// Tends the circuit of the guard's store.
 pub(super) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {
@@ -17,11 +17,20 @@ pub(super) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {
 }
 
 /// Tends a queue's own circuits.
-pub(super) fn tend_queue(hall: &Hall, tending: &mut JoinSet<()>) {
+pub(super) fn tend_queue(hall: &Arc<Hall>, tending: &mut JoinSet<()>) {
     let (handler, there) = (Arc::clone(&hall.jobs.handler), Arc::clone(&hall.jobs.there));
     tending.spawn(async move {
         there.tend(false, || async { handler.probe().await.map_err(|error| error.to_string()) }).await;
     });
+    if hall.word.is_some() {
+        let hall = Arc::clone(hall);
+        tending.spawn(async move {
+            loop {
+                sleep(control::LOOK).await;
+                hall.heed_operators().await;
+            }
+        });
+    }
     for circuit in [&hall.intake, &hall.brake.circuit] {
         let circuit = Arc::clone(circuit);
         tending.spawn(async move { circuit.tend(false, || async { Ok(()) }).await });

@@ -20,6 +20,11 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
     let (polled, mut from_polls) = mpsc::unbounded_channel();
     let mut pollers = JoinSet::new();
     let poller = |which| poll(Arc::clone(&hall), Arc::clone(&pulse), polled.clone(), which);
+    // A queue that was paused before this worker came is not received from even once.
+    if hall.drain.run_until_cancelled(hall.heed_operators()).await.is_none() {
+        hall.polled.cancel();
+        return;
+    }
     pollers.spawn(poller(Poller::Constant));
     let mut lanes = JoinSet::new();
     loop {

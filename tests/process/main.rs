@@ -6,6 +6,7 @@
 mod bench;
 mod crash;
 mod demo;
+mod pause;
 mod proxy;
 mod run;
 mod start;

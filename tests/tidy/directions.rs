@@ -38,8 +38,11 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "worker",
-        "aws clock config guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue settle shutdown",
+        "aws clock config guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status",
     ),
+    // It tells a status, and knows nothing of who made it.
+    ("serve", "status"),
+    ("status", ""),
     ("testing", "clock guard guard::memory message queue queue::memory settle::dead_letter shutdown worker"),
     ("embedded", ""),
 ];

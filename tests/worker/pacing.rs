@@ -10,8 +10,10 @@ use std::{
 };
 
 use leasehold::{
-    Health, JobContext, QueueStatus, Raw, ResultExt, Shutdown, handler,
-    testing::{Fault, MemoryQueueSettings, TestBed},
+    Health, JobContext, QueueStatus, Raw, ResultExt, Shutdown,
+    guard::{Control, ControlKey, Guard, Paused},
+    handler,
+    testing::{Failure, Fault, MemoryQueueSettings, TestBed},
 };
 use tokio::time::{Instant, sleep};
 
@@ -204,6 +206,91 @@ async fn a_burst_of_permanent_failures_slows_the_queue_to_a_trickle_until_succes
     assert!(pause.ends.contains("resume") && pause.ends.contains("succeeds"), "{pause:?}");
     assert_eq!(mended.pauses, []);
     assert_eq!(report.unwrap().done, 1000 - later as u64);
+}
+
+async fn say(bed: &TestBed, control: Control) {
+    bed.guard.set_control(&ControlKey::new(None, "jobs"), &control).await.unwrap();
+}
+
+fn paused(bed: &TestBed) -> Control {
+    let paused = Paused { at: bed.broker.clock().wall(), by: "ann@desk".into(), why: Some("the bank".into()) };
+    Control { paused: Some(paused), resumed_at: None }
+}
+
+fn resumed(bed: &TestBed) -> Control {
+    Control { paused: None, resumed_at: Some(bed.broker.clock().wall()) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_pause_is_heard_within_seconds_and_holds_until_resume() {
+    let (bed, book) = bed();
+    let worker = worker(&bed, &book, &[]);
+    let health = worker.health();
+    let operator = async {
+        sleep(Duration::from_secs(30)).await;
+        say(&bed, paused(&bed)).await;
+        // Heard within five seconds; a poll that is parked by then may bring something for ten more.
+        let pauses = seen_at(health.clone(), 16).await.pauses;
+        send(&bed, 0..20, "");
+        sleep(Duration::from_secs(3600)).await;
+        let meanwhile = book.completed().len();
+        say(&bed, resumed(&bed)).await;
+        let after = seen_at(health, 6).await.pauses;
+        (pauses, meanwhile, after, book.completed().len())
+    };
+    let (_, (pauses, meanwhile, after, completed)) = tokio::join!(worker.run(after(3700)), operator);
+    assert!(pauses.len() == 1 && pauses[0].cause.contains("ann@desk") && pauses[0].cause.contains("the bank"));
+    assert!(pauses[0].ends.contains("leasehold resume"), "{pauses:?}");
+    assert_eq!((meanwhile, after.as_slice(), completed), (0, [].as_slice(), 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_paused_before_a_worker_starts_is_not_received_from_even_once() {
+    let (bed, book) = bed();
+    say(&bed, paused(&bed)).await;
+    send(&bed, 0..5, "");
+    worker(&bed, &book, &[]).run(after(600)).await.unwrap();
+    assert!(!bed.queue("jobs").calls().contains_key("receive"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_operators_say_that_cannot_be_heard_changes_nothing() {
+    for failure in [Failure::Denied, Failure::NoAnswer, Failure::Missing] {
+        let (bed, book) = bed();
+        let outage = async {
+            sleep(Duration::from_secs(20)).await;
+            say(&bed, paused(&bed)).await;
+            sleep(Duration::from_secs(16)).await;
+            bed.guard_faults.always("control", Fault::Fail(failure));
+            say(&bed, resumed(&bed)).await;
+            send(&bed, 0..5, "");
+            sleep(Duration::from_secs(60)).await;
+            let meanwhile = book.completed().len();
+            bed.guard_faults.clear();
+            sleep(Duration::from_secs(10)).await;
+            (meanwhile, book.completed().len())
+        };
+        let (_, completed) = tokio::join!(worker(&bed, &book, &[]).run(after(120)), outage);
+        assert_eq!(completed, (0, 5), "{failure:?}: a pause holds; and it is heard again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resume_releases_the_brake() {
+    let (bed, book) = bed();
+    send(&bed, 0..200, r#","first":["fail_for_good"]"#);
+    let worker = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "10")]);
+    let health = worker.health();
+    let operator = async {
+        let braked = seen_at(health.clone(), 10).await.pauses.len();
+        let before = bed.dead("jobs").len();
+        say(&bed, resumed(&bed)).await;
+        sleep(Duration::from_secs(6)).await;
+        (braked, bed.dead("jobs").len() - before)
+    };
+    let (_, (braked, freed)) = tokio::join!(worker.run(after(60)), operator);
+    assert_eq!(braked, 1);
+    assert!(freed >= 20, "it counts from the beginning: {freed}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,13 +13,14 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use leasehold::WorkerError;
+use leasehold::{WorkerError, guard::GuardError};
 use tokio::runtime::Runtime;
 
 #[cfg(feature = "demo")]
 mod demo;
 mod help;
 mod log;
+mod pause;
 mod run;
 
 /// An SQS worker that makes each piece of work take effect once, although every message can be delivered twice.
@@ -34,6 +35,10 @@ struct Cli {
 enum Command {
     #[command(after_long_help = help::run())]
     Run(run::Args),
+    #[command(after_long_help = help::pause())]
+    Pause(pause::PauseArgs),
+    #[command(after_long_help = help::resume())]
+    Resume(pause::ResumeArgs),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
 }
@@ -65,6 +70,8 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match command {
             Command::Run(args) => run::run(args).await,
+            Command::Pause(args) => pause::pause(args).await,
+            Command::Resume(args) => pause::resume(args).await,
             #[cfg(feature = "demo")]
             Command::Demo(args) => demo::run(args).await,
         }
@@ -79,6 +86,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref::<WorkerError>() {
         Some(WorkerError::Configuration(_)) => exit::CONFIGURATION.into(),
         Some(WorkerError::Unavailable(_)) => exit::UNAVAILABLE.into(),
+        _ if error.downcast_ref().is_some_and(GuardError::is_transient) => exit::UNAVAILABLE.into(),
         _ => ExitCode::FAILURE,
     }
 }

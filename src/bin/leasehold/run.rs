@@ -4,7 +4,11 @@
 
 use std::process::ExitCode;
 
-use leasehold::{ExecHandler, Worker, config::HandlerSpec, shutdown_signal};
+use leasehold::{
+    ExecHandler, Worker,
+    config::{HandlerSpec, HttpAddr},
+    shutdown_signal,
+};
 
 use crate::log;
 
@@ -31,7 +35,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(config) = worker.config() {
         log::start(&config.log, config.log_format)?;
     }
-    with_handlers(worker).run(shutdown).await?;
+    with_handlers(worker).health_at(HttpAddr::DEFAULT).run(shutdown).await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,7 +19,7 @@ use tokio::{
 use crate::clock::Clock;
 
 /// Calls in a row that came to nothing, before it is an outage (rule G8): a single one says nothing about the others.
-const UNANSWERED_IN_A_ROW: u32 = 3;
+pub(super) const UNANSWERED_IN_A_ROW: u32 = 3;
 
 /// The first pause before a probe, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
