@@ -95,6 +95,9 @@ async fn what_cannot_be_said_ends_with_a_code_and_a_line_that_mends_it() {
         assert_eq!(told(&ended, 78), "");
         assert!(ended.stderr.contains(mend), "{line:?}: {}", ended.stderr);
     }
+    let nowhere = ends(&settings.clone().unset("AWS_REGION"), &["pause", "jobs"]).await;
+    told(&nowhere, 78);
+    assert!(nowhere.stderr.contains("AWS_REGION="), "{}", nowhere.stderr);
     let unguarded = ends(&settings.clone().set("LEASEHOLD_GUARD", "none"), &["pause", "jobs"]).await;
     told(&unguarded, 78);
     assert!(unguarded.stderr.contains("GUARD=none"), "{}", unguarded.stderr);

@@ -10,7 +10,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0   all is done, or the worker was told to stop and has stopped cleanly
   64  the command line is wrong
-  69  AWS could not be reached within LEASEHOLD_START_TIMEOUT
+  69  AWS could not be reached; `run` tries for LEASEHOLD_START_TIMEOUT
   78  the configuration is wrong; every problem is on standard error, with a line that mends it
   1   anything else";
 

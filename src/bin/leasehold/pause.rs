@@ -76,14 +76,14 @@ pub(crate) async fn pause(args: PauseArgs) -> anyhow::Result<ExitCode> {
     }
     let paused = Paused { at: Clock::system().wall(), by: speaker(), why: args.why };
     let word = (!names_none).then_some(Word::Pause(paused));
-    tell(&args.meant, word).await
+    tell("pause", &args.meant, word).await
 }
 
 pub(crate) async fn resume(args: ResumeArgs) -> anyhow::Result<ExitCode> {
     if args.meant.queues.is_empty() && !args.meant.all {
         return Ok(usage("name a queue, or say --all; `leasehold pause` lists what is paused"));
     }
-    tell(&args.meant, Some(Word::Resume(Clock::system().wall()))).await
+    tell("resume", &args.meant, Some(Word::Resume(Clock::system().wall()))).await
 }
 
 /// Standard error that is closed leaves nobody to tell.
@@ -123,13 +123,18 @@ impl Word {
 }
 
 /// Says it of each queue, or only asks. Ends at the first that it cannot be said of, and names those that are left.
-async fn tell(meant: &Meant, word: Option<Word>) -> anyhow::Result<ExitCode> {
+async fn tell(command: &str, meant: &Meant, word: Option<Word>) -> anyhow::Result<ExitCode> {
     let (config, warnings) = Config::from_env_for_tools().map_err(WorkerError::Configuration)?;
     for warning in warnings {
         let _ = writeln!(io::stderr(), "leasehold: {warning}");
     }
-    let queues = queues(&config, meant).map_err(|problem| WorkerError::Configuration(vec![problem]))?;
-    let guard = DynamoDbGuard::new(Aws::new(&aws::load().await).dynamodb(), config.table.clone());
+    let queues = queues(&config, meant, command).map_err(|problem| WorkerError::Configuration(vec![problem]))?;
+    let aws = Aws::new(&aws::load().await);
+    if aws.region().is_none() {
+        let problem = Problem::new("there is no AWS region in which to look for the table", "AWS_REGION=eu-central-1");
+        return Err(WorkerError::Configuration(vec![problem]).into());
+    }
+    let guard = DynamoDbGuard::new(aws.dynamodb(), config.table.clone());
     for (number, queue) in queues.iter().enumerate() {
         let key = ControlKey::new(config.namespace.as_deref(), &queue.name);
         let said = say(&guard, &key, word.as_ref()).await.map_err(|error| {
@@ -164,7 +169,7 @@ struct Queue {
     name: String,
 }
 
-fn queues(config: &Config, meant: &Meant) -> Result<Vec<Queue>, Problem> {
+fn queues(config: &Config, meant: &Meant, command: &str) -> Result<Vec<Queue>, Problem> {
     let unguarded = |(_, queue): (_, &leasehold::config::QueueConfig)| queue.guard == GuardMode::None;
     if !config.queues.is_empty() && config.queues.iter().all(unguarded) {
         return Err(Problem::new(
@@ -180,7 +185,7 @@ fn queues(config: &Config, meant: &Meant) -> Result<Vec<Queue>, Problem> {
     if names.is_empty() {
         return Err(Problem::new(
             "LEASEHOLD_QUEUES is not set, and no queue is named",
-            "LEASEHOLD_QUEUES=payments,emails, or name a queue as SQS knows it: leasehold pause payments",
+            format!("LEASEHOLD_QUEUES=payments,emails, or name a queue as SQS does: leasehold {command} payments"),
         ));
     }
     for queue in names {
@@ -189,12 +194,12 @@ fn queues(config: &Config, meant: &Meant) -> Result<Vec<Queue>, Problem> {
             None if config.queues.is_empty() => queue
                 .parse::<QueueAddress>()
                 .map(|address| address.queue_name().to_owned())
-                .map_err(|error| Problem::new(error.what, format!("leasehold pause {}", error.instead)))?,
+                .map_err(|error| Problem::new(error.what, format!("leasehold {command} {}", error.instead)))?,
             None => {
                 let known: Vec<_> = config.queues.keys().map(String::as_str).collect();
                 return Err(Problem::new(
                     format!("LEASEHOLD_QUEUES names no queue {queue:?}, but {}", known.join(", ")),
-                    format!("leasehold pause {}", known.first().unwrap_or(&"payments")),
+                    format!("leasehold {command} {}", known.first().unwrap_or(&"payments")),
                 ));
             }
         };
@@ -214,7 +219,9 @@ fn refused(error: GuardError, table: &str, about: &str) -> anyhow::Error {
         ),
         GuardError::Denied(_) => Problem::new(
             format!("{about}: {:#}", anyhow::Error::new(error)),
-            format!("allow dynamodb:GetItem and PutItem on the table {table}: OperatorPolicy in infra/queue.yaml does"),
+            format!(
+                "AWS_PROFILE=<one that may dynamodb:GetItem and PutItem on {table}; OperatorPolicy in infra/queue.yaml>"
+            ),
         ),
         error => return anyhow::Error::new(error).context(format!("{about}; the table {table:?}")),
     };

@@ -10,12 +10,12 @@ fn meant(queues: &[&str]) -> Meant {
 }
 
 fn names(lines: &[&str], queues_meant: &[&str]) -> Vec<(String, String)> {
-    let found = queues(&config(lines), &meant(queues_meant)).unwrap();
+    let found = queues(&config(lines), &meant(queues_meant), "pause").unwrap();
     found.into_iter().map(|Queue { queue, name }| (queue, name)).collect()
 }
 
 fn mend(lines: &[&str], queues_meant: &[&str]) -> String {
-    queues(&config(lines), &meant(queues_meant)).unwrap_err().mend
+    queues(&config(lines), &meant(queues_meant), "resume").unwrap_err().mend
 }
 
 fn pair(queue: &str, name: &str) -> (String, String) {
@@ -39,8 +39,8 @@ fn queues_go_by_the_names_that_they_have_in_sqs() {
 
 #[test]
 fn a_queue_that_cannot_be_meant_is_refused_with_one_that_can() {
-    assert_eq!(mend(&TWO, &["payments", "mails"]), "leasehold pause emails");
-    assert_eq!(mend(&[], &["pay ments"]), "leasehold pause pay-ments");
+    assert_eq!(mend(&TWO, &["payments", "mails"]), "leasehold resume emails");
+    assert_eq!(mend(&[], &["pay ments"]), "leasehold resume pay-ments");
     assert!(mend(&[], &[]).starts_with("LEASEHOLD_QUEUES="));
 }
 

@@ -35,6 +35,7 @@ pub(crate) async fn queues_and_namespaces_do_not_meet(fixture: &impl GuardFixtur
         payments(),
         ControlKey::new(None, "payments"),
         ControlKey::new(None, "ns/payments"),
+        ControlKey::new(None, "nspayments"),
         ControlKey::new(Some("ns"), "payments.fifo"),
         ControlKey::new(Some("ns/payments"), "payments"),
     ];
