@@ -71,10 +71,11 @@ impl Status {
         self.queues.values().all(|queue| queue.polls_come_back)
     }
 
-    /// Whether it receives from every queue that it was given.
+    /// Whether it is live and receives from every queue that it was given.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.phase == Phase::Running
+        self.is_live()
+            && self.phase == Phase::Running
             && self.problems.is_empty()
             && self.queues.values().all(|queue| queue.pauses.is_empty())
     }

@@ -15,7 +15,7 @@ use crate::{
     status::{Pause, Phase, QueueStatus, Status},
 };
 
-use super::lanes::Hall;
+use super::{lanes::Hall, poll::RETRY};
 
 /// What is known of a worker, from its start on.
 #[derive(Default)]
@@ -81,9 +81,15 @@ fn of(hall: &Hall) -> QueueStatus {
         handler_p99_ms: hall.jobs.visibility.p99().map(millis),
         polled_ms_ago: hall.polls.back_since().map(millis),
         polls_come_back: hall.polls.come_back(),
-        pauses: hall.circuits().filter_map(Circuit::told).map(pause).collect(),
+        pauses: hall.circuits().filter_map(Circuit::told).map(pause).chain(failing(hall)).collect(),
         unguarded: open.then(|| hall.jobs.store.told().map(pause)).flatten(),
     }
+}
+
+/// Receives that fail are no pause on purpose, but bring as little.
+fn failing(hall: &Hall) -> Option<Pause> {
+    let ends = format!("asked again by itself, at least every {} s", RETRY.1.as_secs());
+    Some(Pause { what: format!("receiving from {}", hall.jobs.name), cause: hall.polls.failure()?, ends })
 }
 
 fn millis(time: Duration) -> u64 {

@@ -220,7 +220,7 @@ async fn look_at_table(site: &Site, looked: &mut Looked) {
     }
 }
 
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -19,7 +19,7 @@ use crate::{
     queue::{LONGEST_VISIBILITY, Receive, Received},
 };
 
-use super::{lanes::Hall, pulse::Pulse};
+use super::{check::with_causes, lanes::Hall, pulse::Pulse};
 
 /// What a poller tells who owns it.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ const TRIAL: Duration = Duration::from_secs(10);
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
 
 /// Pauses after failed polls: the first, and the longest.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
+pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
 
 /// Polls until the worker drains, or for an extra poller until a receive does not come back full.
 ///
@@ -105,6 +105,7 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
         match answer {
             Ok(received) => {
                 failures = 0;
+                hall.polls.answered();
                 let arrived = hall.jobs.clock.now();
                 let start = counted_from(sent, arrived, wait, pulse.stood_still_since(stalls));
                 let pause = match brought {
@@ -130,7 +131,9 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 failures += 1;
                 let most = RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1);
                 let pause = hall.jobs.clock.part_of(most);
-                tracing::warn!(queue = &*hall.jobs.name, %error, failures, "the poll failed; again in {pause:?}");
+                let error = with_causes(&error);
+                hall.polls.failed(error.clone());
+                tracing::warn!(queue = &*hall.jobs.name, error, failures, "the poll failed; again in {pause:?}");
                 unless_draining(&hall, sleep(pause)).await;
             }
         }

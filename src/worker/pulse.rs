@@ -71,6 +71,8 @@ struct OnTheWire {
     /// By when each has to be back.
     due: BTreeMap<u64, Instant>,
     back: Option<Instant>,
+    /// What the last one met, if it failed.
+    failure: Option<String>,
 }
 
 /// A poll is late when it takes so much longer than its wait time: well past every timeout that an adapter has for it.
@@ -89,6 +91,21 @@ impl Polls {
         let number = polls.number;
         polls.due.insert(number, Instant::now() + wait + LATE);
         Out { polls: self, number }
+    }
+
+    /// A poll was answered with messages, or with none.
+    pub(super) fn answered(&self) {
+        self.lock().failure = None;
+    }
+
+    /// A poll failed.
+    pub(super) fn failed(&self, cause: String) {
+        self.lock().failure = Some(cause);
+    }
+
+    /// Why the last poll failed, if it did.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.lock().failure.clone()
     }
 
     /// How long ago a poll last came back, whatever it brought.
