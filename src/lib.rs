@@ -134,6 +134,8 @@ pub mod embedded;
 pub use config::{Config, Problem};
 #[cfg(unix)]
 pub use handler::exec::ExecHandler;
+#[cfg(feature = "http")]
+pub use handler::http::{HttpHandler, HttpHandlerError};
 pub use handler::{
     Blocking, CancelCause, Cancelled, DecodeError, FnHandler, Handler, HandlerError, HandlerFn, HandlerResult,
     JobContext, Keyed, Payload, Raw, ResultExt, StepKey, handler,
