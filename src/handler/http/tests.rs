@@ -263,7 +263,7 @@ async fn headers_stay_below_what_servers_take_however_many_attributes_there_are(
     let mut app = App::answering(OK, Then::Serve).await;
     let handler = app.handler();
     let mut message = message("");
-    message.attributes.extend((0..500).map(|i| (format!("{i:0>200}"), Attribute::text("é".repeat(i)))));
+    message.attributes.extend((0..500).map(|i| (format!("{i:0>200}"), Attribute::text("é".repeat(i + 100)))));
     let mut cx = JobContext::of(&message);
     cx.key = Some("k".repeat(1024));
     assert!(handler.handle(&Raw(message), &cx).await.is_ok());
@@ -410,7 +410,7 @@ async fn a_connection_is_used_again_and_closed_when_it_idles() {
     assert_eq!(app.connections(), 1);
     let began = Instant::now();
     assert_eq!(app.saw().await, Saw::End(0));
-    assert!(began.elapsed() < 2 * IDLE, "before Node or gunicorn close it: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(5), "before Node closes it: {:?}", began.elapsed());
 }
 
 #[tokio::test]
