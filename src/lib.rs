@@ -72,9 +72,9 @@
 //! By environment variables, all of which begin with `LEASEHOLD_`: the README and `leasehold run --help` list them, from the
 //! one table [`config::SETTINGS`]. In code, [`Worker::new`] takes a [`Config`]. [`Worker::run`] tells every problem at once.
 //!
-//! Features, none of them on by default: `cli` builds the `leasehold` binary, which runs programs in any language as
-//! handlers; `demo` embeds SQS and DynamoDB in the process, for `leasehold demo` and for tests. (`planted` is for this
-//! package's own tests.)
+//! Features, none of them on by default: `http` has handlers that are apps in any language; `cli` builds the `leasehold`
+//! binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the process, for `leasehold demo`
+//! and for tests. (`planted` is for this package's own tests.)
 //!
 //! # The life of a message
 //!

@@ -43,6 +43,15 @@ const BODY: Duration = Duration::from_millis(500);
 
 /// Sends a `POST` to an app for each message. Feature `http`.
 ///
+/// ```
+/// # fn worker() -> Result<leasehold::Worker, Box<dyn std::error::Error>> {
+/// use leasehold::{HttpHandler, Worker};
+/// let app = HttpHandler::new("http://127.0.0.1:8080/jobs")?.with_header(&"Authorization: Bearer token".parse()?)?;
+/// let worker = Worker::from_env().queue("payments", app);
+/// # Ok(worker)
+/// # }
+/// ```
+///
 /// The message's body is the request's body, as it came: `application/json` if it is JSON, else `text/plain`. The status
 /// of the reply is the verdict:
 ///
