@@ -19,7 +19,7 @@ pub use syntax::ValueError;
 mod check;
 mod duration;
 pub(crate) mod env;
-mod http;
+pub(crate) mod http;
 mod rate;
 mod settings;
 mod syntax;

@@ -72,9 +72,9 @@
 //! By environment variables, all of which begin with `LEASEHOLD_`: the README and `leasehold run --help` list them, from the
 //! one table [`config::SETTINGS`]. In code, [`Worker::new`] takes a [`Config`]. [`Worker::run`] tells every problem at once.
 //!
-//! Features, none of them on by default: `cli` builds the `leasehold` binary, which runs programs in any language as
-//! handlers; `serve` tells a worker's health over HTTP; `demo` embeds SQS and DynamoDB in the process, for `leasehold demo`
-//! and for tests. (`planted` is for this package's own tests.)
+//! Features, none of them on by default: `http` has handlers that are apps in any language; `serve` tells a worker's health over
+//! HTTP; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
+//! process, for `leasehold demo` and `dev` and for tests. (`planted` is for this package's own tests.)
 //!
 //! # The life of a message
 //!
@@ -139,6 +139,8 @@ pub mod embedded;
 pub use config::{Config, Problem};
 #[cfg(unix)]
 pub use handler::exec::ExecHandler;
+#[cfg(feature = "http")]
+pub use handler::http::{HttpHandler, HttpHandlerError};
 pub use handler::{
     Blocking, CancelCause, Cancelled, DecodeError, FnHandler, Handler, HandlerError, HandlerFn, HandlerResult,
     JobContext, Keyed, Payload, Raw, ResultExt, StepKey, handler,

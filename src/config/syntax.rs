@@ -21,7 +21,7 @@ pub struct ValueError {
 }
 
 impl ValueError {
-    pub(super) fn new(what: impl Into<String>, instead: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>, instead: impl Into<String>) -> Self {
         Self { what: what.into(), instead: instead.into() }
     }
 }

@@ -128,3 +128,34 @@ fn panicked(error: JoinError) -> HandlerError {
     };
     HandlerError::new(text).reason("panicked")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CancelCause::{LeaseLost, Shutdown, TimedOut};
+
+    #[test]
+    fn d2_a_failure_without_an_answer_leaves_open_what_runs_and_an_answer_does_not() {
+        let handed_over = Elsewhere::default();
+        handed_over.begins();
+        let answered = Elsewhere::default();
+        let end = |result, told, elsewhere: &Elsewhere| returned(Ok(result), told, elsewhere);
+        let failed = || Err(HandlerError::new("it broke").reason("no_reply"));
+        let unanswered = end(failed(), None, &handed_over);
+        assert!(matches!(unanswered, Ended::Unanswered(failure) if failure.code == "no_reply"));
+        assert!(matches!(end(failed(), None, &answered), Ended::Returned(Err(_))));
+        for (elsewhere, expected) in [(&handed_over, true), (&answered, false)] {
+            let timed_out = end(failed(), Some(TimedOut), elsewhere);
+            assert!(matches!(timed_out, Ended::TimedOut { still_running } if still_running == expected));
+            for cause in [LeaseLost, Shutdown] {
+                let interrupted = end(failed(), Some(cause), elsewhere);
+                assert!(matches!(interrupted, Ended::Interrupted { still_running } if still_running == expected));
+            }
+        }
+        for told in [None, Some(TimedOut), Some(LeaseLost), Some(Shutdown)] {
+            assert!(matches!(end(Ok(()), told, &handed_over), Ended::Returned(Ok(()))), "{told:?}");
+            let permanent = Err(HandlerError::new("no").permanent());
+            assert!(matches!(end(permanent, told, &answered), Ended::Returned(Err(_))), "{told:?}");
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! The real `leasehold run`, as a process: signals, exit codes, exec handlers, and what happens when it is killed. SQS and
-//! DynamoDB are the embedded engine, in this process.
+//! The real `leasehold run`, as a process: signals, exit codes, exec and HTTP handlers, and what happens when it is killed.
+//! SQS and DynamoDB are the embedded engine, in this process.
 #![cfg(all(unix, feature = "demo"))]
 #![expect(clippy::expect_used, reason = "helpers of tests, which clippy takes for production code here")]
 
@@ -7,6 +7,7 @@ mod bench;
 mod crash;
 mod demo;
 mod pause;
+mod http;
 mod proxy;
 mod run;
 mod start;

@@ -30,7 +30,7 @@ async fn a_program_gets_the_environment_without_settings_and_credentials() {
         assert!(names.contains(kept), "{kept} in {told}");
     }
     let ours: Vec<_> = names.iter().filter(|name| name.starts_with("LEASEHOLD_")).copied().collect();
-    let facts = ["ATTEMPT", "DEADLINE", "FENCE", "IDEMPOTENCY_KEY", "MESSAGE_ID", "QUEUE", "RECEIVE_COUNT"];
+    let facts = ["ATTEMPT", "DEADLINE", "FENCE", "IDEMPOTENCY_KEY", "MESSAGE_ID", "QUEUE", "RECEIVE_COUNT", "SENT_AT"];
     assert_eq!(ours, facts.map(|fact| format!("LEASEHOLD_{fact}")));
     assert!(!names.iter().any(|name| name.contains("KEY_ID") || name.contains("SECRET") || name.contains("TOKEN")));
 }

@@ -1,6 +1,6 @@
 //! What `--help` says below the options: examples, exit codes, and the settings from the library's own table.
 //!
-//! Says nothing that is not so elsewhere: what a handler is told is documented at `ExecHandler`.
+//! Says nothing that is not so elsewhere: what a handler is told is documented at `ExecHandler` and `HttpHandler`.
 
 use std::fmt::Write;
 
@@ -23,6 +23,11 @@ Examples:
     export LEASEHOLD_PAYMENTS_HANDLER='exec:./charge --verbose'
     leasehold run
 
+  The same, done by an app that listens on this machine:
+
+    export LEASEHOLD_PAYMENTS_HANDLER=http://127.0.0.1:8080/jobs
+    leasehold run
+
   Two queues, of which this process works on one:
 
     export LEASEHOLD_QUEUES=payments,emails
@@ -36,7 +41,19 @@ Examples:
 
 const HANDLERS: &str = "\
 Handlers:
-  exec:program args   is run for each message, without a shell, with the body on its standard input.
+  http://host:port/path   is sent a POST for each message, with the body as it is.
+
+  The status of its reply is the verdict:
+    2xx                     done: the work is recorded, the message deleted
+    400, 410, 413, 415, 422 failed for good: dead-lettered, with the reply's body as the reason
+    429, 503, no connection not there: no attempt is used, the queue pauses until it is; Retry-After counts
+    *                       anything else: a failed attempt, again after Retry-After or the back-off
+  X-Leasehold-Outcome: done, retry, permanent, not-yet or unavailable in a reply overrides its status;
+  X-Leasehold-Reason is the code of the failure.
+  It is told in headers what a program is told in its environment: Idempotency-Key, X-Leasehold-Fence, -Attempt,
+  -Deadline, -Message-Id, -Receive-Count, -Group-Id, -Sent-At, -Attribute-<Name>, -Attributes-Omitted.
+
+  exec:program args       is run for each message, without a shell, with the body on its standard input.
 
   Its exit code is the verdict:
     0   done: the work is recorded, the message deleted
@@ -50,12 +67,12 @@ Handlers:
     LEASEHOLD_FENCE                 grows with every run of a key
     LEASEHOLD_ATTEMPT               from 1
     LEASEHOLD_DEADLINE              when its time is up, in seconds since 1970
-    LEASEHOLD_MESSAGE_ID, LEASEHOLD_RECEIVE_COUNT, LEASEHOLD_GROUP_ID
+    LEASEHOLD_MESSAGE_ID, LEASEHOLD_RECEIVE_COUNT, LEASEHOLD_GROUP_ID, LEASEHOLD_SENT_AT
     LEASEHOLD_ATTRIBUTE_<NAME>      each message attribute
     LEASEHOLD_ATTRIBUTES_OMITTED    names of attributes that were too large, or not to be told apart
   It inherits the rest of the environment, but neither the settings below nor AWS credentials.
 
-  To stop it, SIGTERM is sent to its process group, and SIGKILL after LEASEHOLD_CANCEL_GRACE.";
+  To stop it, SIGTERM is sent to its process group, and SIGKILL after LEASEHOLD_CANCEL_GRACE. An app is not told.";
 
 const SIGNALS: &str = "\
 Signals:

@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 
 #[cfg(feature = "demo")]
 mod demo;
+mod handlers;
 mod help;
 mod log;
 mod pause;
