@@ -38,19 +38,33 @@ impl Config {
     }
 }
 
+/// The variables of this process that begin with `LEASEHOLD_`, for whoever reads a [`Config`] from them and more. One
+/// that is not Unicode is a problem.
+pub fn variables() -> Result<BTreeMap<String, String>, Vec<Problem>> {
+    let (good, problems) = of_ours(std::env::vars_os());
+    if problems.is_empty() { Ok(good) } else { Err(problems) }
+}
+
 fn from_os_vars(vars: impl IntoIterator<Item = (OsString, OsString)>) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
-    let (mut good, mut problems) = (Vec::new(), Vec::new());
+    let (good, problems) = of_ours(vars);
+    read(good, problems)
+}
+
+fn of_ours(vars: impl IntoIterator<Item = (OsString, OsString)>) -> (BTreeMap<String, String>, Vec<Problem>) {
+    let (mut good, mut problems) = (BTreeMap::new(), Vec::new());
     for (name, value) in vars {
         let shown = name.to_string_lossy().into_owned();
         match (name.into_string(), value.into_string()) {
-            (Ok(name), Ok(value)) => good.push((name, value)),
+            (Ok(name), Ok(value)) if name.starts_with(PREFIX) => {
+                good.insert(name, value);
+            }
             _ if shown.starts_with(PREFIX) => {
                 problems.push(Problem::new(format!("{shown} is not Unicode"), format!("unset {shown}")));
             }
             _ => {}
         }
     }
-    read(good, problems)
+    (good, problems)
 }
 
 fn read(
@@ -173,7 +187,7 @@ impl Reading {
     }
 }
 
-fn of_scope(scopes: &'static [Scope]) -> impl Iterator<Item = &'static Setting> {
+pub(super) fn of_scope(scopes: &'static [Scope]) -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().filter(|setting| scopes.contains(&setting.scope))
 }
 

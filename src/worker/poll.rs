@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     clock::{Clock, Moment},
-    config::DRAIN_RESERVE,
+    config::explain::{WHY_LOWERED, longest_wait},
     lease::{Deadline, Lease},
     message::Delivery,
     queue::{BATCH, LONGEST_VISIBILITY, Receive, Received},
@@ -110,14 +110,11 @@ async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
     }
 }
 
-/// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4); one
-/// that comes after the drain has to be aborted, and hides what it brings for a whole timeout (rule D1).
+/// As asked, or as long as it may be.
 pub(super) fn wait_time(name: &str, asked: Duration, visibility: Duration, drain_timeout: Duration) -> Duration {
-    let most = (visibility / 2).min(drain_timeout.saturating_sub(DRAIN_RESERVE));
-    let most = Duration::from_secs(most.as_secs());
+    let most = longest_wait(visibility, drain_timeout);
     if asked > most {
-        let why = "a poll must come back within half of the visibility timeout, and before a drain ends";
-        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {why}");
+        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {WHY_LOWERED}");
     }
     asked.min(most)
 }

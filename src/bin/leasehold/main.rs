@@ -16,8 +16,10 @@ use clap::{Parser, Subcommand};
 use leasehold::WorkerError;
 use tokio::runtime::Runtime;
 
+mod config;
 #[cfg(feature = "demo")]
 mod demo;
+mod handlers;
 mod help;
 mod log;
 mod run;
@@ -34,6 +36,8 @@ struct Cli {
 enum Command {
     #[command(after_long_help = help::run())]
     Run(run::Args),
+    #[command(after_long_help = config::HELP)]
+    Config(config::Args),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
 }
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match command {
             Command::Run(args) => run::run(args).await,
+            Command::Config(args) => config::run(&args),
             #[cfg(feature = "demo")]
             Command::Demo(args) => demo::run(args).await,
         }

@@ -1,12 +1,12 @@
 //! `leasehold run`: the worker, configured by the environment, with the handlers that it names.
 //!
-//! Owns which kind of handler a setting means. What is wrong is told by the worker, all at once.
+//! What is wrong is told by the worker, all at once.
 
 use std::process::ExitCode;
 
-use leasehold::{ExecHandler, Worker, config::HandlerSpec, shutdown_signal};
+use leasehold::{Worker, shutdown_signal};
 
-use crate::log;
+use crate::{handlers::with_handlers, log};
 
 /// Work on the queues until told to stop
 ///
@@ -33,15 +33,4 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     with_handlers(worker).run(shutdown).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// With the handler that its settings name, for each queue that has one.
-fn with_handlers(worker: Worker) -> Worker {
-    let mut handlers = Vec::new();
-    for (name, queue) in worker.config().into_iter().flat_map(|config| &config.queues) {
-        if let Some(HandlerSpec::Exec { program, args }) = &queue.handler {
-            handlers.push((name.clone(), ExecHandler::new(program, args)));
-        }
-    }
-    handlers.into_iter().fold(worker, |worker, (name, handler)| worker.queue(name, handler))
 }
