@@ -21,8 +21,10 @@ mod config;
 mod demo;
 mod handlers;
 mod help;
+mod local;
 mod log;
 mod run;
+mod send;
 
 /// An SQS worker that makes each piece of work take effect once, although every message can be delivered twice.
 #[derive(Debug, Parser)]
@@ -38,6 +40,8 @@ enum Command {
     Run(run::Args),
     #[command(after_long_help = config::HELP)]
     Config(config::Args),
+    #[command(after_long_help = send::HELP)]
+    Send(send::Args),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
 }
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         match command {
             Command::Run(args) => run::run(args).await,
             Command::Config(args) => config::run(&args),
+            Command::Send(args) => send::run(args).await,
             #[cfg(feature = "demo")]
             Command::Demo(args) => demo::run(args).await,
         }

@@ -1,0 +1,168 @@
+//! Sending: as many at once as is good for the queue, bounded in number and in bytes.
+//!
+//! The queue's adapter gathers what is sent at once into batches of ten. One message's failure is that message's; what
+//! would fail every other one too ends the sending. Must never drop a message that it has read without telling it.
+
+use std::{io, pin::pin, sync::Arc};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use leasehold::queue::{BATCH, Outgoing, Queue, QueueError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::source::{Numbered, Source};
+
+/// Messages on the wire at once: some batches. A FIFO queue gets one after the other, for its order would not survive a
+/// batch of which a part failed.
+const AT_ONCE: usize = 8 * BATCH;
+
+/// What they may come to together, in KiB: the largest messages are fewer at once.
+const KIB_AT_ONCE: u32 = 16 * 1024;
+
+/// So many in a row that were not answered or not taken, each after its retries: the others would not be either.
+const AWAY: u64 = 100;
+
+/// What is sent with every body.
+#[derive(Debug, Clone)]
+pub(super) struct Form {
+    pub(super) outgoing: Outgoing,
+    pub(super) fifo: bool,
+    pub(super) repeat: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) sent: u64,
+    pub(super) failed: u64,
+    /// The last body that was tried.
+    pub(super) last: u64,
+    /// Why it ended before the end of its source, if it did.
+    pub(super) cut: Option<Cut>,
+    away_in_a_row: u64,
+    away: Option<QueueError>,
+}
+
+/// Why the rest was not tried.
+#[derive(Debug)]
+pub(super) enum Cut {
+    /// Somebody said so.
+    Told,
+    /// The queue is not there, or may not be used.
+    Wrong(QueueError),
+    /// The queue does not answer.
+    Away(QueueError),
+    /// The source cannot be read any further.
+    Unreadable(io::Error),
+}
+
+/// Sends all that the source has, until `enough` is told. `failed` is called with a body's number and why it was not
+/// sent, `sent` with how many were sent so far.
+pub(super) async fn send(
+    queue: &Arc<dyn Queue>,
+    source: Source,
+    form: &Form,
+    enough: &CancellationToken,
+    mut failed: impl FnMut(u64, &str),
+    mut progress: impl FnMut(u64),
+) -> Sent {
+    let (room, mut result) = (Arc::new(Semaphore::new(KIB_AT_ONCE as usize)), Sent::default());
+    let bodies =
+        stream::try_unfold(source, async |mut source| io::Result::Ok(source.next().await?.map(|body| (body, source))));
+    let messages = bodies
+        .map_ok(|body| stream::iter((0..form.repeat).map(move |_| Ok(body.clone()))))
+        .try_flatten()
+        .and_then(|body| async { Ok((place(&room, &body).await, body)) })
+        .take_until(enough.cancelled());
+    let sending = messages.map(|message| send_one(queue, form, message));
+    let mut outcomes = pin!(sending.buffer_unordered(if form.fifo { 1 } else { AT_ONCE }));
+    while let Some((number, outcome)) = outcomes.next().await {
+        result.last = result.last.max(number);
+        match outcome {
+            Ok(()) => {
+                result.sent += 1;
+                result.away_in_a_row = 0;
+                progress(result.sent);
+            }
+            Err(Failure::Unreadable(error)) => result.cut = Some(Cut::Unreadable(error)),
+            Err(Failure::Own(why)) => {
+                result.failed += 1;
+                failed(number, &why);
+            }
+            Err(Failure::Queue(error)) => {
+                result.failed += 1;
+                if error.is_transient() {
+                    failed(number, &told(&error));
+                    result.away_in_a_row += 1;
+                    result.away = Some(error);
+                } else {
+                    // Told once, at the end, and not for each that was on the wire.
+                    result.cut = Some(Cut::Wrong(error));
+                }
+            }
+        }
+        if result.cut.is_some() || result.away_in_a_row >= AWAY {
+            enough.cancel();
+        }
+    }
+    let none_was_taken = result.sent == 0 && result.failed == result.away_in_a_row;
+    let away = result.away.filter(|_| none_was_taken || result.away_in_a_row >= AWAY);
+    let told = enough.is_cancelled().then_some(Cut::Told);
+    Sent { cut: result.cut.or(away.map(Cut::Away)).or(told), away: None, ..result }
+}
+
+/// Why a message was not sent.
+enum Failure {
+    /// It cannot be sent; others can.
+    Own(String),
+    /// It may have been as good as any.
+    Queue(QueueError),
+    Unreadable(io::Error),
+}
+
+async fn send_one(
+    queue: &Arc<dyn Queue>,
+    form: &Form,
+    message: io::Result<(Option<OwnedSemaphorePermit>, Numbered)>,
+) -> (u64, Result<(), Failure>) {
+    let (_place, Numbered { number, body }) = match message {
+        Ok(message) => message,
+        Err(error) => return (0, Err(Failure::Unreadable(error))),
+    };
+    let body = match body {
+        Ok(body) if body.is_empty() => {
+            return (number, Err(Failure::Own("it is empty, and SQS takes no empty body".into())));
+        }
+        Ok(body) => body,
+        Err(why) => return (number, Err(Failure::Own(why))),
+    };
+    let mut outgoing = Outgoing { body, ..form.outgoing.clone() };
+    if form.fifo && outgoing.deduplication_id.is_none() {
+        // Of its own, so that two bodies that are alike are two messages, and one that is sent again stays one.
+        outgoing.deduplication_id = Some(format!("{:032x}", fastrand::u128(..)));
+    }
+    let outcome = queue.send(&outgoing).await.map_err(|error| match error {
+        QueueError::Refused(why) => Failure::Own(why),
+        error => Failure::Queue(error),
+    });
+    (number, outcome)
+}
+
+/// Waits for room. Held until the message is sent.
+async fn place(room: &Arc<Semaphore>, body: &Numbered) -> Option<OwnedSemaphorePermit> {
+    let kib = body.body.as_ref().map_or(0, |body| body.len() / 1024) + 1;
+    let kib = u32::try_from(kib).unwrap_or(KIB_AT_ONCE).min(KIB_AT_ONCE);
+    // It is never closed.
+    Arc::clone(room).acquire_many_owned(kib).await.ok()
+}
+
+/// An error with what led to it.
+pub(super) fn told(error: &QueueError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
