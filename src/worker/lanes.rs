@@ -219,15 +219,15 @@ impl Hall {
 
     /// Settles and counts; `true` if the message is deleted.
     async fn settle(&self, delivery: Delivery, settlement: Settlement) -> bool {
-        let message_id = delivery.message.id.clone();
+        let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
         let settled = settle(&self.desk, delivery, settlement).await;
         match settled {
             Settled::Deleted(why) => {
-                tracing::debug!(message_id, ?why, "deleted");
+                tracing::debug!(queue, message_id, ?why, "deleted");
                 self.intake.succeeded();
             }
-            Settled::Delayed(why) => tracing::debug!(message_id, ?why, "comes again later"),
-            Settled::Left(why) => tracing::info!(message_id, ?why, "left to its visibility timeout"),
+            Settled::Delayed { why, wait } => tracing::debug!(queue, message_id, ?why, ?wait, "comes again later"),
+            Settled::Left(why) => tracing::info!(queue, message_id, ?why, "left to its visibility timeout"),
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
         self.tally.count(|report| match settled {
@@ -235,8 +235,8 @@ impl Hall {
             Settled::Deleted(Deleted::Suppressed) => report.suppressed += 1,
             Settled::Deleted(Deleted::DeadLettered) => report.dead += 1,
             Settled::Deleted(Deleted::Dropped) => report.dropped += 1,
-            Settled::Delayed(Delayed::Failed | Delayed::Kept) => report.failed += 1,
-            Settled::Delayed(_) => report.released += 1,
+            Settled::Delayed { why: Delayed::Failed | Delayed::Kept, .. } => report.failed += 1,
+            Settled::Delayed { .. } => report.released += 1,
             Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
         });
         matches!(settled, Settled::Deleted(_))

@@ -11,8 +11,9 @@ use leasehold::{
 use tracing_subscriber::{EnvFilter, fmt};
 
 /// What has much to say that concerns nobody, by the beginnings of crates' names: the SDK and its HTTP client, and the
-/// embedded engine. A filter that names one of these crates has the last word on it.
-const QUIET: &str = "aws=warn,dynoxide=warn,h2=warn,hyper=warn,rustack=warn,rustls=warn";
+/// embedded engine, whose DynamoDB warns of every conditional write that is refused. A filter that names one of these
+/// crates has the last word on it.
+const QUIET: &str = "aws=warn,dynoxide=error,h2=warn,hyper=warn,rustack=warn,rustls=warn";
 
 /// Starts the log. Without a format it is text on a terminal, and JSON elsewhere.
 ///

@@ -19,7 +19,10 @@ use tokio::runtime::Runtime;
 mod config;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "demo")]
+mod dev;
 mod handlers;
+mod health;
 mod help;
 mod local;
 mod log;
@@ -42,6 +45,11 @@ enum Command {
     Config(config::Args),
     #[command(after_long_help = send::HELP)]
     Send(send::Args),
+    #[command(after_long_help = health::HELP)]
+    Health(health::Args),
+    #[cfg(feature = "demo")]
+    #[command(after_long_help = dev::HELP)]
+    Dev(dev::Args),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
 }
@@ -75,6 +83,9 @@ fn main() -> ExitCode {
             Command::Run(args) => run::run(args).await,
             Command::Config(args) => config::run(&args),
             Command::Send(args) => send::run(args).await,
+            Command::Health(args) => health::run(args).await,
+            #[cfg(feature = "demo")]
+            Command::Dev(args) => dev::run(args).await,
             #[cfg(feature = "demo")]
             Command::Demo(args) => demo::run(args).await,
         }
