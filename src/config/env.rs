@@ -130,8 +130,9 @@ impl Reading {
     /// The queues, and whether their names can be told apart in variables.
     fn names(&mut self, config: &mut Config) {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == "QUEUES") else { return };
-        if !self.vars.contains_key(setting.name) {
-            let problem = Problem::new(format!("{PREFIX}QUEUES is not set"), format!("{PREFIX}QUEUES=payments,emails"));
+        if self.vars.get(setting.name).is_none_or(String::is_empty) {
+            let how = if self.vars.remove(setting.name).is_some() { "set, and empty" } else { "not set" };
+            let problem = Problem::new(format!("{PREFIX}QUEUES is {how}"), format!("{PREFIX}QUEUES=payments,emails"));
             self.problems.push(problem);
         }
         self.take(setting.name, setting, |value| to_process(setting, config, value));

@@ -17,7 +17,7 @@ use leasehold::{
 };
 use url::Url;
 
-use crate::exit;
+use crate::{Ended, exit};
 
 /// Longest wait for the whole answer. Below what container platforms give a check (Docker 30 s, ECS 5 s, Kubernetes 1 s
 /// unless set): a worker that takes longer is not well.
@@ -86,8 +86,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Err(error) => {
             let error = anyhow::Error::new(error.without_url());
-            let _ = writeln!(io::stderr(), "leasehold: no worker answers at {url}: {error:#}");
-            Ok(exit::UNAVAILABLE.into())
+            let told = format!("no worker answers at {url}: {error:#}");
+            Err(Ended { code: exit::UNAVAILABLE, told }.into())
         }
     }
 }

@@ -61,6 +61,14 @@ mod exit {
     pub(crate) const CONFIGURATION: u8 = 78;
 }
 
+/// An error that has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{told}")]
+struct Ended {
+    code: u8,
+    told: String,
+}
+
 /// How long tasks that are left over may take to be dropped, and with them the programs they run. A thread that ignores
 /// its cancellation is not waited for any longer.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
@@ -97,6 +105,9 @@ fn main() -> ExitCode {
 /// Tells an error to whoever reads standard error, and what it is to whoever started the process.
 fn failed(error: &anyhow::Error) -> ExitCode {
     let _ = writeln!(io::stderr(), "leasehold: {error:#}");
+    if let Some(Ended { code, .. }) = error.downcast_ref() {
+        return (*code).into();
+    }
     match error.downcast_ref::<WorkerError>() {
         Some(WorkerError::Configuration(_)) => exit::CONFIGURATION.into(),
         Some(WorkerError::Unavailable(_)) => exit::UNAVAILABLE.into(),

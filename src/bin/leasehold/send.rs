@@ -19,7 +19,7 @@ use leasehold::{
 use tokio::signal::ctrl_c;
 use tokio_util::sync::CancellationToken;
 
-use crate::{exit, local};
+use crate::{Ended, exit, local};
 
 use options::{Input, is_fifo};
 use sending::{Cut, Form, Sent, told};
@@ -96,47 +96,46 @@ fn address(args: &Args) -> Result<QueueAddress, WorkerError> {
     Ok(if args.endpoint_url.as_ref().is_some_and(local::is_here) { local::address(&address) } else { address })
 }
 
-async fn open(args: &Args, address: &QueueAddress) -> Result<Arc<dyn Queue>, WorkerError> {
+async fn open(args: &Args, address: &QueueAddress) -> Result<Arc<dyn Queue>, Ended> {
     let sdk = match &args.endpoint_url {
         Some(endpoint) => aws::at(endpoint.as_str()).await,
         None => aws::load().await,
     };
-    Aws::new(&sdk).sqs().open(address).await.map_err(|error| not_usable(error, address, args))
+    Aws::new(&sdk).sqs().open(address).await.map_err(|error| not_usable(&error, address, args))
 }
 
 /// A queue that cannot be sent to, whatever the message.
-fn not_usable(error: QueueError, address: &QueueAddress, args: &Args) -> WorkerError {
+fn not_usable(error: &QueueError, address: &QueueAddress, args: &Args) -> Ended {
     let place = args.endpoint_url.as_ref().map(|endpoint| format!(" at {endpoint}")).unwrap_or_default();
-    if error.is_transient() {
-        return WorkerError::Unavailable(format!("the queue {address}{place} does not answer: {}", told(&error)));
-    }
-    let problem = match error {
-        QueueError::Missing => {
-            let what = format!("there is no queue {address}{place}, or the credentials may not see it");
-            let mend = match &args.endpoint_url {
-                Some(_) => format!("leasehold dev {}", args.queue),
-                None => {
-                    "leasehold send <a queue's name or URL> …, with AWS_REGION and AWS_PROFILE as for every AWS tool"
-                        .to_owned()
-                }
-            };
-            Problem::new(what, mend)
+    let is_here = args.endpoint_url.as_ref().is_some_and(local::is_here);
+    let (what, mend) = match error {
+        error if error.is_transient() => {
+            let told = format!("the queue {address}{place} does not answer: {}", told(error));
+            return Ended { code: exit::UNAVAILABLE, told };
         }
-        error => Problem::new(
-            format!("the queue {address}{place} cannot be used: {}", told(&error)),
+        QueueError::Missing if is_here => {
+            let name = local::queue_name(address);
+            (format!("there is no queue {name}{place}"), format!("leasehold dev {name}"))
+        }
+        QueueError::Missing => (
+            format!("there is no queue {address}{place}, or the credentials may not see it"),
+            "the queue's URL instead; AWS_REGION and AWS_PROFILE as for every AWS tool".to_owned(),
+        ),
+        error => (
+            format!("the queue {address}{place} cannot be used: {}", told(error)),
             format!(
-                "leasehold send --endpoint-url http://127.0.0.1:{} …, for `leasehold dev`; for AWS, AWS_REGION and AWS_PROFILE",
+                "AWS_REGION and AWS_PROFILE as for every AWS tool; --endpoint-url http://127.0.0.1:{} for `leasehold dev`",
                 local::PORT
             ),
         ),
     };
-    WorkerError::Configuration(vec![problem])
+    Ended { code: exit::CONFIGURATION, told: Problem::new(what, mend).to_string() }
 }
 
 /// What the end is worth.
 fn verdict(sent: Sent, address: &QueueAddress, args: &Args) -> anyhow::Result<ExitCode> {
     match sent.cut {
-        Some(Cut::Wrong(error) | Cut::Away(error)) => Err(not_usable(error, address, args).into()),
+        Some(Cut::Wrong(error) | Cut::Away(error)) => Err(not_usable(&error, address, args).into()),
         Some(Cut::Unreadable(error)) => Err(anyhow::Error::new(error).context("no more could be read")),
         Some(Cut::Told) => Ok(ExitCode::FAILURE),
         None if sent.failed > 0 => Ok(ExitCode::FAILURE),
