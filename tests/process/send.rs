@@ -2,16 +2,24 @@
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
+use futures_util::future::try_join_all;
 use leasehold::{
     Message,
     aws::{self, Aws},
-    queue::{Broker, QueueAddress, Receive},
+    queue::{BATCH, Broker, QueueAddress, Receive},
 };
 use rustix::process::Signal;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpListener,
+    time::timeout,
+};
 
-use crate::{bench::Bench, command::Leasehold};
+use crate::{
+    bench::{Bench, SOON},
+    command::Leasehold,
+};
 
 const TO_JOBS: [&str; 3] = ["send", "jobs", "--endpoint-url"];
 
@@ -20,17 +28,20 @@ fn to_jobs<'a>(bench: &'a Bench, more: &[&'a str]) -> Vec<&'a str> {
     [&TO_JOBS[..], &[bench.engine.endpoint()], more].concat()
 }
 
-/// Takes messages out of a queue, one after the other, until there are none.
+/// Takes messages out of a queue, in the order in which it gives them, until there are none.
 async fn received(bench: &Bench, queue: &str) -> Vec<Message> {
     let aws = Aws::new(&aws::local(bench.engine.endpoint()));
     let queue = aws.sqs().open(&QueueAddress::Name(queue.to_owned())).await.expect("a queue");
-    let ask = Receive { max: 1, wait: Duration::ZERO, visibility: Duration::from_secs(60), attempt_id: None };
+    let ask = Receive { max: BATCH, wait: Duration::ZERO, visibility: Duration::from_secs(60), attempt_id: None };
     let mut messages = Vec::new();
-    while let Some(received) = queue.receive(&ask).await.expect("a poll").pop() {
-        queue.delete(&received.handle).await.expect("is deleted");
-        messages.push(received.message);
+    loop {
+        let received = queue.receive(&ask).await.expect("a poll");
+        if received.is_empty() {
+            return messages;
+        }
+        try_join_all(received.iter().map(|received| queue.delete(&received.handle))).await.expect("are deleted");
+        messages.extend(received.into_iter().map(|received| received.message));
     }
-    messages
 }
 
 fn bodies(messages: &[Message]) -> Vec<&str> {
@@ -164,4 +175,34 @@ async fn ctrl_c_ends_it_with_how_far_it_came() {
     let told = sending.says("sent").await;
     assert_eq!(told, "sent 3 messages to jobs; what was not tried begins at line 4");
     assert_eq!(sending.ends().await.code, Some(1));
+}
+
+/// What a request for the queue is signed with.
+async fn signed_with(variables: &[(&str, &str)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    let args = ["send", "jobs", "a", "--endpoint-url", &endpoint];
+    let leasehold = Leasehold::new(variables);
+    let answered = async {
+        let (stream, _) = timeout(SOON, listener.accept()).await.expect("asks soon").expect("a connection");
+        let (mut stream, mut request) = (BufReader::new(stream), String::new());
+        while stream.read_line(&mut request).await.expect("a header") > 2 {}
+        let body = r#"{"__type":"com.amazonaws.sqs#QueueDoesNotExist"}"#;
+        let reply = format!("HTTP/1.1 400 Bad Request\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(reply.as_bytes()).await.expect("is read");
+        request
+    };
+    let (request, told) = tokio::join!(answered, leasehold.run(&args));
+    told.check(78);
+    let credential = request.split_once("Credential=").unwrap_or_else(|| panic!("{request}")).1;
+    let mut parts = credential.split('/');
+    format!("{} {}", parts.next().unwrap_or_default(), parts.nth(1).unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_is_asked_with_local_keys_and_region_unless_the_environment_has_some() {
+    let keys = [("AWS_ACCESS_KEY_ID", "AKIDOWN"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+    assert_eq!(signed_with(&[]).await, "local us-east-1");
+    assert_eq!(signed_with(&keys).await, "AKIDOWN us-east-1");
+    assert_eq!(signed_with(&[("AWS_REGION", "eu-west-1")]).await, "local eu-west-1");
 }

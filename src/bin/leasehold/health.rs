@@ -125,3 +125,20 @@ fn host_and_port(text: &str) -> Result<String, String> {
     let url = Url::parse(&format!("http://{text}/")).ok().filter(|url| has_port && url.path() == "/");
     url.map(|_| text.to_owned()).ok_or_else(|| "it is written host:port, as in 127.0.0.1:9464".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_on_all_addresses_is_asked_on_this_machine() {
+        for (listens, asked) in [
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("[::]:80", "[::1]:80"),
+            ("10.0.0.7:80", "10.0.0.7:80"),
+            ("127.0.0.1:9464", "127.0.0.1:9464"),
+        ] {
+            assert_eq!(reachable(listens.parse().expect("an address")).to_string(), asked);
+        }
+    }
+}

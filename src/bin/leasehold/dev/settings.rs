@@ -141,3 +141,68 @@ pub(super) fn dead_letters_of(name: &str) -> String {
         None => format!("{name}-dlq"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(queue: Option<&str>, key: Option<&str>, handler: Option<&str>) -> Args {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        Args { queue: owned(queue), key: owned(key), handler: owned(handler), port: 0 }
+    }
+
+    fn settings(lines: &[&str], args: &Args) -> Result<Settings, Vec<Problem>> {
+        let vars = lines.iter().filter_map(|line| line.split_once('='));
+        Settings::new(vars.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), args)
+    }
+
+    #[test]
+    fn a_queue_of_the_command_line_stands_alone_and_keeps_its_settings() {
+        let lines = ["LEASEHOLD_QUEUES=a,b", "LEASEHOLD_B_CONCURRENCY=3", "LEASEHOLD_A_DONE_TTL=3d"];
+        let of_b = settings(&lines, &args(Some("b"), Some("/id"), Some("exec:cat"))).expect("good settings");
+        assert_eq!(of_b.config.queues.keys().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(of_b.config.queues["b"].concurrency, 3);
+        let of_c = settings(&lines, &args(Some("c"), None, None)).expect("good settings");
+        assert_eq!(of_c.config.queues.keys().collect::<Vec<_>>(), ["c"]);
+        assert_eq!(of_c.warnings, [] as [String; 0]);
+        assert_eq!(settings(&lines, &args(None, None, None)).expect("good settings").config.queues.len(), 2);
+    }
+
+    #[test]
+    fn waits_are_shorter_unless_set_and_never_in_the_way_of_what_is_set() {
+        let plain = settings(&[], &args(Some("q"), None, None)).expect("good settings");
+        assert_eq!(plain.shorter, SHORTER);
+        let own = settings(&["LEASEHOLD_BACKOFF=5s"], &args(Some("q"), None, None)).expect("good settings");
+        assert!(
+            !own.shorter.iter().any(|(setting, _)| *setting == "BACKOFF") && own.shorter.len() == SHORTER.len() - 1
+        );
+        assert_eq!(own.config.queues["q"].backoff.to_string(), "5s");
+        let grace = settings(&["LEASEHOLD_CANCEL_GRACE=8s"], &args(Some("q"), None, None)).expect("good settings");
+        assert_eq!(grace.shorter, [], "half of 4s is less than 8s");
+    }
+
+    #[test]
+    fn queues_come_after_their_dead_letter_queues() {
+        let lines = [
+            "LEASEHOLD_QUEUES=a,a-dlq,b.fifo,c",
+            "LEASEHOLD_A_DLQ_DEAD_LETTER=keep",
+            "LEASEHOLD_C_DEAD_LETTER=https://sqs.eu-central-1.amazonaws.com/1/graveyard",
+        ];
+        let queues = settings(&lines, &args(None, None, None)).expect("good settings").queues();
+        let at = |name: &str| queues.iter().position(|(queue, _)| queue == name).unwrap_or_else(|| panic!("{name}"));
+        assert!(at("a-dlq") < at("a") && at("b-dlq.fifo") < at("b.fifo"), "{queues:?}");
+        assert_eq!(queues[at("a")].1.as_deref(), Some("a-dlq"));
+        assert_eq!((&queues[at("c")].1, &queues[at("graveyard")].1, queues.len()), (&None, &None, 6));
+    }
+
+    #[test]
+    fn two_queues_that_become_one_here_are_a_problem() {
+        let lines = [
+            "LEASEHOLD_QUEUES=a,b",
+            "LEASEHOLD_A_URL=https://sqs.eu-central-1.amazonaws.com/1/q",
+            "LEASEHOLD_B_URL=https://sqs.eu-central-1.amazonaws.com/2/q",
+        ];
+        let problems = settings(&lines, &args(None, None, None)).expect_err("a problem");
+        assert!(problems[0].what.contains("one and the same"), "{}", problems[0]);
+    }
+}

@@ -153,3 +153,32 @@ fn example(queue: &QueueConfig) -> String {
     }
     body.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(name: &str, key: &str) -> QueueConfig {
+        let mut queue = QueueConfig::new(name);
+        queue.key = Some(key.parse().expect("a key"));
+        queue
+    }
+
+    #[test]
+    fn lines_to_copy_send_a_message_that_has_the_key() {
+        let at = "http://127.0.0.1:4567";
+        for (key, end) in [
+            ("/id", r#"'{"id":"1"}'"#),
+            ("/a/b,/c~1d", r#"'{"a":{"b":"1"},"c/d":"1"}'"#),
+            ("attr:order", r#"'{"id":"1"}' --attribute order=1"#),
+            ("message-id", r#"'{"id":"1"}'"#),
+        ] {
+            let line = our_send(&queue("q", key), at, "leasehold");
+            assert_eq!(line, format!("leasehold send --endpoint-url {at} q {end}"));
+        }
+        let fifo = our_send(&queue("q.fifo", "dedup-id"), at, "/a path/leasehold");
+        assert!(fifo.starts_with("'/a path/leasehold' ") && fifo.ends_with(" --group a --dedup-id 1"), "{fifo}");
+        let aws = aws_send(&queue("q.fifo", "attr:order"), at);
+        assert!(aws.contains("--message-group-id a --message-deduplication-id 1 --message-attributes '{"), "{aws}");
+    }
+}

@@ -166,3 +166,105 @@ pub(super) fn told(error: &QueueError) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use leasehold::{
+        message::ReceiptHandle,
+        queue::{QueueFacts, Receive, Received},
+    };
+
+    use super::*;
+
+    /// Takes its time for each message, and answers by its body.
+    #[derive(Debug, Default)]
+    struct Slow {
+        /// On the wire: now, and the most.
+        load: Mutex<(usize, usize)>,
+        kib: Mutex<(usize, usize)>,
+    }
+
+    fn change(load: &Mutex<(usize, usize)>, by: impl Fn(usize) -> usize) {
+        let mut load = load.lock().expect("whole");
+        load.0 = by(load.0);
+        load.1 = load.1.max(load.0);
+    }
+
+    #[async_trait]
+    impl Queue for Slow {
+        async fn send(&self, message: &Outgoing) -> Result<(), QueueError> {
+            let kib = message.body.len() / 1024;
+            change(&self.load, |now| now + 1);
+            change(&self.kib, |now| now + kib);
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            change(&self.load, |now| now - 1);
+            change(&self.kib, |now| now - kib);
+            match message.body.as_str() {
+                "away" => Err(QueueError::NoAnswer(None)),
+                "gone" => Err(QueueError::Missing),
+                "bad" => Err(QueueError::Refused("bad".into())),
+                _ => Ok(()),
+            }
+        }
+
+        async fn receive(&self, _: &Receive) -> Result<Vec<Received>, QueueError> {
+            Err(QueueError::Missing)
+        }
+
+        async fn delete(&self, _: &ReceiptHandle) -> Result<(), QueueError> {
+            Err(QueueError::Missing)
+        }
+
+        async fn change_visibility(&self, _: &ReceiptHandle, _: std::time::Duration) -> Result<(), QueueError> {
+            Err(QueueError::Missing)
+        }
+
+        async fn facts(&self) -> Result<QueueFacts, QueueError> {
+            Err(QueueError::Missing)
+        }
+    }
+
+    async fn sent(slow: &Arc<Slow>, bodies: Vec<String>, fifo: bool) -> (Sent, Vec<u64>) {
+        let queue: Arc<dyn Queue> = Arc::clone(slow) as _;
+        let form = Form { outgoing: Outgoing::default(), fifo, repeat: 1 };
+        let mut failed = Vec::new();
+        let enough = CancellationToken::new();
+        let sent =
+            send(&queue, Source::arguments(bodies), &form, &enough, |number, _| failed.push(number), |_| {}).await;
+        (sent, failed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_go_at_once_but_not_too_many_nor_too_much_and_on_fifo_one() {
+        let slow = Arc::new(Slow::default());
+        let (sent_all, failed) = sent(&slow, vec!["good".to_owned(); 1000], false).await;
+        assert_eq!((sent_all.sent, failed.len(), slow.load.lock().expect("whole").1), (1000, 0, AT_ONCE));
+        sent(&slow, vec!["x".repeat(1024 * 1024); 100], false).await;
+        let most = slow.kib.lock().expect("whole").1;
+        assert!((8 * 1024..=KIB_AT_ONCE as usize).contains(&most), "{most} KiB");
+        let alone = Arc::new(Slow::default());
+        sent(&alone, vec!["good".to_owned(); 50], true).await;
+        assert_eq!(alone.load.lock().expect("whole").1, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_one_messages_unless_it_would_be_every_ones() {
+        let slow = Arc::new(Slow::default());
+        let some = ["good", "bad", "", "away", "good"].map(str::to_owned).to_vec();
+        let (some, failed) = sent(&slow, some, true).await;
+        assert_eq!((some.sent, some.failed, failed), (2, 3, vec![2, 3, 4]));
+        assert!(some.cut.is_none(), "{some:?}");
+
+        let (away, failed) = sent(&slow, vec!["away".to_owned(); 10_000], false).await;
+        assert!(matches!(away.cut, Some(Cut::Away(_))) && away.last < 400, "{away:?}");
+        assert_eq!(failed.len() as u64, away.last, "each that was tried is told");
+        let (one, _) = sent(&slow, vec!["away".to_owned()], false).await;
+        assert!(matches!(one.cut, Some(Cut::Away(_))), "{one:?}");
+
+        let (gone, _) = sent(&slow, vec!["gone".to_owned(); 10_000], false).await;
+        assert!(matches!(gone.cut, Some(Cut::Wrong(QueueError::Missing))) && gone.last < 400, "{gone:?}");
+    }
+}
