@@ -58,22 +58,36 @@ enum Queues {
     Optional,
 }
 
+/// The variables of this process that begin with `LEASEHOLD_`, for whoever reads a [`Config`] from them and more. One
+/// that is not Unicode is a problem.
+pub fn variables() -> Result<BTreeMap<String, String>, Vec<Problem>> {
+    let (good, problems) = of_ours(std::env::vars_os());
+    if problems.is_empty() { Ok(good) } else { Err(problems) }
+}
+
 fn from_os_vars(
     vars: impl IntoIterator<Item = (OsString, OsString)>,
     queues: Queues,
 ) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
-    let (mut good, mut problems) = (Vec::new(), Vec::new());
+    let (good, problems) = of_ours(vars);
+    read(good, queues, problems)
+}
+
+fn of_ours(vars: impl IntoIterator<Item = (OsString, OsString)>) -> (BTreeMap<String, String>, Vec<Problem>) {
+    let (mut good, mut problems) = (BTreeMap::new(), Vec::new());
     for (name, value) in vars {
         let shown = name.to_string_lossy().into_owned();
         match (name.into_string(), value.into_string()) {
-            (Ok(name), Ok(value)) => good.push((name, value)),
+            (Ok(name), Ok(value)) if name.starts_with(PREFIX) => {
+                good.insert(name, value);
+            }
             _ if shown.starts_with(PREFIX) => {
                 problems.push(Problem::new(format!("{shown} is not Unicode"), format!("unset {shown}")));
             }
             _ => {}
         }
     }
-    read(good, queues, problems)
+    (good, problems)
 }
 
 fn read(
@@ -151,8 +165,11 @@ impl Reading {
     /// The queues, and whether their names can be told apart in variables.
     fn names(&mut self, config: &mut Config) {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == "QUEUES") else { return };
-        if self.queues == Queues::Required && !self.vars.contains_key(setting.name) {
-            let problem = Problem::new(format!("{PREFIX}QUEUES is not set"), format!("{PREFIX}QUEUES=payments,emails"));
+        let is_empty = self.vars.get(setting.name).is_some_and(String::is_empty);
+        if is_empty || self.queues == Queues::Required && !self.vars.contains_key(setting.name) {
+            self.vars.remove(setting.name);
+            let how = if is_empty { "set, and empty" } else { "not set" };
+            let problem = Problem::new(format!("{PREFIX}QUEUES is {how}"), format!("{PREFIX}QUEUES=payments,emails"));
             self.problems.push(problem);
         }
         self.take(setting.name, setting, |value| to_process(setting, config, value));
@@ -208,7 +225,7 @@ impl Reading {
     }
 }
 
-fn of_scope(scopes: &'static [Scope]) -> impl Iterator<Item = &'static Setting> {
+pub(super) fn of_scope(scopes: &'static [Scope]) -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().filter(|setting| scopes.contains(&setting.scope))
 }
 

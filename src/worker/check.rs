@@ -89,7 +89,7 @@ fn adapters(aws: &Aws, config: &Config) -> Adapters {
 }
 
 /// What can be said without asking AWS: settings, handlers, keys.
-fn settings(worker: &Worker) -> Result<(Config, Handlers), WorkerError> {
+pub(super) fn settings(worker: &Worker) -> Result<(Config, Handlers), WorkerError> {
     let mut problems = worker.problems.clone();
     let config = match &worker.config {
         Ok(config) => config,

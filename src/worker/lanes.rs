@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Millis,
-    config::OutagePolicy,
+    config::{OutagePolicy, explain::longest_wait},
     guard::outage::Circuit,
     job::{Jobs, Slot, Slots, job},
     lease::{Beat, Tick, keep},
@@ -32,8 +32,7 @@ pub(crate) struct Hall {
     pub(crate) fifo: bool,
     /// From this receive on SQS gives a message to nobody but the dead-letter queue.
     pub(crate) max_receive_count: Option<u32>,
-    /// The longest that a poll waits, as far as the drain allows.
-    pub(crate) longest_wait: Duration,
+    pub(crate) drain_timeout: Duration,
     pub(crate) slots: Slots,
     /// The most messages of one receive: on a full answer there is likely more.
     pub(crate) portion: usize,
@@ -238,18 +237,18 @@ impl Hall {
 
     /// Settles and counts; `true` if the message is deleted.
     async fn settle(&self, delivery: Delivery, settlement: Settlement) -> bool {
-        let message_id = delivery.message.id.clone();
+        let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
         let settled = settle(&self.desk, delivery, settlement).await;
         match settled {
             Settled::Deleted(why) => {
-                tracing::debug!(message_id, ?why, "deleted");
+                tracing::debug!(queue, message_id, ?why, "deleted");
                 self.intake.succeeded();
                 if why == Deleted::Done {
                     self.brake.succeeded();
                 }
             }
-            Settled::Delayed(why) => tracing::debug!(message_id, ?why, "comes again later"),
-            Settled::Left(why) => tracing::info!(message_id, ?why, "left to its visibility timeout"),
+            Settled::Delayed { why, wait } => tracing::debug!(queue, message_id, ?why, ?wait, "comes again later"),
+            Settled::Left(why) => tracing::info!(queue, message_id, ?why, "left to its visibility timeout"),
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
         self.tally.count(|report| match settled {
@@ -257,8 +256,8 @@ impl Hall {
             Settled::Deleted(Deleted::Suppressed) => report.suppressed += 1,
             Settled::Deleted(Deleted::DeadLettered) => report.dead += 1,
             Settled::Deleted(Deleted::Dropped) => report.dropped += 1,
-            Settled::Delayed(Delayed::Failed | Delayed::Kept) => report.failed += 1,
-            Settled::Delayed(_) => report.released += 1,
+            Settled::Delayed { why: Delayed::Failed | Delayed::Kept, .. } => report.failed += 1,
+            Settled::Delayed { .. } => report.released += 1,
             Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
         });
         matches!(settled, Settled::Deleted(_))
@@ -301,10 +300,9 @@ impl Hall {
         if self.on_trial().is_some() { self.portion.min(TRIAL) } else { self.portion }
     }
 
-    /// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4).
+    /// How long a poll waits: as asked, or as long as it may.
     pub(super) fn wait_time(&self) -> Duration {
-        let half = Duration::from_secs(self.jobs.visibility.in_force().as_secs() / 2);
-        self.longest_wait.min(half)
+        self.jobs.config.wait_time.min(longest_wait(self.jobs.visibility.in_force(), self.drain_timeout))
     }
 }
 

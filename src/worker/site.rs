@@ -12,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::{Config, DRAIN_RESERVE, GuardMode, QueueConfig},
+    config::{
+        Config, GuardMode, QueueConfig,
+        explain::{WHY_LOWERED, longest_wait},
+    },
     guard::{
         ControlKey, Guard,
         outage::{Absences, Circuit, Ends, WatchedGuard},
@@ -97,6 +100,10 @@ impl Site {
 
     fn hall(&self, name: &str, seen: Seen) -> Option<Hall> {
         let queue = self.config.queues.get(name)?.clone();
+        let (asked, most) = (queue.wait_time, longest_wait(queue.visibility_timeout.floor, self.config.drain_timeout));
+        if asked > most {
+            tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {WHY_LOWERED}");
+        }
         let handler = Arc::clone(self.handlers.get(name)?);
         let facts = seen.facts.as_ref();
         let guard = (queue.guard == GuardMode::Claim).then(|| Arc::clone(&self.watched));
@@ -112,7 +119,7 @@ impl Site {
         let range = queue.visibility_timeout;
         let own = facts.map(|facts| facts.visibility);
         Some(Hall {
-            longest_wait: self.longest_wait(name, &queue),
+            drain_timeout: self.config.drain_timeout,
             fifo: facts.map_or_else(|| queue.address.to_string().ends_with(".fifo"), |facts| facts.fifo),
             max_receive_count: facts.and_then(|facts| facts.redrive.as_ref()).map(|policy| policy.max_receive_count),
             slots: Slots::new(queue.concurrency, self.total.clone()),
@@ -170,19 +177,6 @@ impl Site {
         let most = part.map_or(concurrency, |part| part.clamp(1, concurrency));
         let portion = BATCH.min(most);
         (portion, (most.div_ceil(portion)).clamp(1, MOST_POLLERS))
-    }
-
-    /// How long a poll waits at the most: one that comes back after the drain has to be aborted, and hides what it brings
-    /// for a whole timeout (rule D1).
-    fn longest_wait(&self, name: &str, queue: &QueueConfig) -> std::time::Duration {
-        let asked = queue.wait_time;
-        let drain = self.config.drain_timeout.saturating_sub(DRAIN_RESERVE);
-        let most = std::time::Duration::from_secs(drain.min(queue.visibility_timeout.floor / 2).as_secs());
-        if asked > most {
-            let why = "a poll must come back within half of the visibility timeout, and before a drain ends";
-            tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {why}");
-        }
-        asked.min(std::time::Duration::from_secs(drain.as_secs()))
     }
 }
 

@@ -16,13 +16,19 @@ use clap::{Parser, Subcommand};
 use leasehold::{WorkerError, guard::GuardError};
 use tokio::runtime::Runtime;
 
+mod config;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "demo")]
+mod dev;
 mod handlers;
+mod health;
 mod help;
+mod local;
 mod log;
 mod pause;
 mod run;
+mod send;
 
 /// An SQS worker that makes each piece of work take effect once, although every message can be delivered twice.
 #[derive(Debug, Parser)]
@@ -40,6 +46,15 @@ enum Command {
     Pause(pause::PauseArgs),
     #[command(after_long_help = help::resume())]
     Resume(pause::ResumeArgs),
+    #[command(after_long_help = config::HELP)]
+    Config(config::Args),
+    #[command(after_long_help = send::HELP)]
+    Send(send::Args),
+    #[command(after_long_help = health::HELP)]
+    Health(health::Args),
+    #[cfg(feature = "demo")]
+    #[command(after_long_help = dev::HELP)]
+    Dev(dev::Args),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
 }
@@ -49,6 +64,14 @@ mod exit {
     pub(crate) const USAGE: u8 = 64;
     pub(crate) const UNAVAILABLE: u8 = 69;
     pub(crate) const CONFIGURATION: u8 = 78;
+}
+
+/// An error that has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{told}")]
+struct Ended {
+    code: u8,
+    told: String,
 }
 
 /// How long tasks that are left over may take to be dropped, and with them the programs they run. A thread that ignores
@@ -73,6 +96,11 @@ fn main() -> ExitCode {
             Command::Run(args) => run::run(args).await,
             Command::Pause(args) => pause::pause(args).await,
             Command::Resume(args) => pause::resume(args).await,
+            Command::Config(args) => config::run(&args),
+            Command::Send(args) => send::run(args).await,
+            Command::Health(args) => health::run(args).await,
+            #[cfg(feature = "demo")]
+            Command::Dev(args) => dev::run(args).await,
             #[cfg(feature = "demo")]
             Command::Demo(args) => demo::run(args).await,
         }
@@ -84,6 +112,9 @@ fn main() -> ExitCode {
 /// Tells an error to whoever reads standard error, and what it is to whoever started the process.
 fn failed(error: &anyhow::Error) -> ExitCode {
     let _ = writeln!(io::stderr(), "leasehold: {error:#}");
+    if let Some(Ended { code, .. }) = error.downcast_ref() {
+        return (*code).into();
+    }
     match error.downcast_ref::<WorkerError>() {
         Some(WorkerError::Configuration(_)) => exit::CONFIGURATION.into(),
         Some(WorkerError::Unavailable(_)) => exit::UNAVAILABLE.into(),
