@@ -36,6 +36,17 @@ async fn a_program_gets_the_environment_without_settings_and_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_program_gets_credentials_where_the_settings_say_so() {
+    let bench = Bench::new().await;
+    bench.send(["a"]).await;
+    let settings = bench.settings("echo \"$AWS_ACCESS_KEY_ID\" > told; exit 0");
+    let mut worker = settings.set("LEASEHOLD_JOBS_HANDLER_CREDENTIALS", "pass").start();
+    worker.says("\"deleted\"").await;
+    worker.stops().await.clean_report();
+    assert_eq!(fs::read_to_string(bench.path("told")).expect("was written"), "test\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_program_says_is_in_the_log() {
     let bench = Bench::new().await;
     bench.send(["a"]).await;

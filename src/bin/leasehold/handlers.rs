@@ -5,7 +5,7 @@
 
 use leasehold::{
     ExecHandler, HttpHandler, HttpHandlerError, Worker, WorkerError,
-    config::{HandlerSpec, Problem, QueueConfig, variable},
+    config::{HandlerCredentials, HandlerSpec, Problem, QueueConfig, variable},
 };
 
 /// With the handler that its settings name, for each queue that has one.
@@ -14,7 +14,7 @@ pub(crate) fn with_handlers(mut worker: Worker) -> Result<Worker, WorkerError> {
     let mut problems = Vec::new();
     for (name, queue) in &queues {
         worker = match &queue.handler {
-            Some(HandlerSpec::Exec { program, args }) => worker.queue(name, ExecHandler::new(program, args)),
+            Some(HandlerSpec::Exec { program, args }) => worker.queue(name, exec(program, args, queue)),
             Some(HandlerSpec::Http { url }) => match http(url.as_str(), queue) {
                 Ok(handler) => worker.queue(name, handler),
                 Err(error) => {
@@ -27,6 +27,11 @@ pub(crate) fn with_handlers(mut worker: Worker) -> Result<Worker, WorkerError> {
         };
     }
     if problems.is_empty() { Ok(worker) } else { Err(WorkerError::Configuration(problems)) }
+}
+
+fn exec(program: &str, args: &[String], queue: &QueueConfig) -> ExecHandler {
+    let handler = ExecHandler::new(program, args);
+    if queue.handler_credentials == HandlerCredentials::Pass { handler.with_aws_credentials() } else { handler }
 }
 
 fn http(url: &str, queue: &QueueConfig) -> Result<HttpHandler, HttpHandlerError> {
