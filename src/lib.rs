@@ -73,8 +73,8 @@
 //! one table [`config::SETTINGS`]. In code, [`Worker::new`] takes a [`Config`]. [`Worker::run`] tells every problem at once.
 //!
 //! Features, none of them on by default: `cli` builds the `leasehold` binary, which runs programs in any language as
-//! handlers; `demo` embeds SQS and DynamoDB in the process, for `leasehold demo` and for tests. (`planted` is for this
-//! package's own tests.)
+//! handlers; `demo` embeds SQS and DynamoDB in the process, for `leasehold dev`, `leasehold demo` and tests. (`planted` is
+//! for this package's own tests.)
 //!
 //! # The life of a message
 //!
