@@ -67,7 +67,8 @@ async fn what_the_worker_says_is_told_and_its_status_is_the_exit_code() {
     assert!(asked_for.starts_with("GET /live "), "{asked_for}");
 
     let named = format!("localhost:{}", address.port());
-    let (_, moved) = answered(&listener, ("302 Found", ""), &["--addr", &named], &[]).await;
+    let elsewhere = ("302 Found\r\nLocation: /elsewhere", "");
+    let (_, moved) = answered(&listener, elsewhere, &["--addr", &named], &[]).await;
     assert_eq!(moved.check(1).out, "302 Found");
 }
 

@@ -2,9 +2,12 @@
 //!
 //! The end goes to standard output, everything else to standard error, and progress is drawn on a terminal only.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::sending::{Cut, Sent};
 
@@ -26,8 +29,12 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn new(json: bool, unit: &'static str) -> Self {
         let bar = ProgressBar::no_length();
-        if let Ok(style) = ProgressStyle::with_template("{elapsed:>6}  {human_pos} sent · {per_sec}") {
-            bar.set_style(style);
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>6}  {human_pos} sent · {rate}") {
+            let rate = |state: &ProgressState, text: &mut dyn fmt::Write| {
+                // One that cannot be written is not shown.
+                let _ = write!(text, "{:.0}/s", state.per_sec());
+            };
+            bar.set_style(style.with_key("rate", rate));
         }
         Self { json, unit, bar }
     }
