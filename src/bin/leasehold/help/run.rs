@@ -54,7 +54,8 @@ Programs as handlers:
     LEASEHOLD_QUEUE, LEASEHOLD_MESSAGE_ID, LEASEHOLD_RECEIVE_COUNT, LEASEHOLD_GROUP_ID, LEASEHOLD_SENT_AT
     LEASEHOLD_ATTRIBUTE_<NAME>      each message attribute
     LEASEHOLD_ATTRIBUTES_OMITTED    names of attributes that were too large, or not to be told apart
-  It inherits the rest of the environment, but neither the settings below nor AWS credentials.
+  It inherits the rest of the environment, but not the settings below, and AWS credentials only with
+  LEASEHOLD_HANDLER_CREDENTIALS=pass.
 
   To stop it, SIGTERM is sent to its process group, and SIGKILL after LEASEHOLD_CANCEL_GRACE.";
 
