@@ -45,6 +45,14 @@ impl Config {
         problems
     }
 
+    /// Makes the cancel grace no longer than a quarter of the shortest visibility timeout: the default is for the default
+    /// ones, and nobody who shortens leases for a test should have to know of it.
+    pub(super) fn fit_cancel_grace(&mut self) {
+        let floors = self.queues.values().map(|queue| queue.visibility_timeout.floor);
+        let quarter = floors.filter(|floor| *floor >= SECOND).min().unwrap_or(Duration::MAX) / 4;
+        self.cancel_grace = self.cancel_grace.min(quarter);
+    }
+
     /// What concerns no single queue.
     pub(super) fn check_process(&self) -> Vec<Problem> {
         let least_drain = self.cancel_grace.saturating_add(DRAIN_RESERVE);

@@ -139,6 +139,7 @@ impl Reading {
         let mut config = Config::default();
         self.names(&mut config);
         let before = self.problems.len();
+        let grace_is_set = self.vars.contains_key("CANCEL_GRACE");
         for setting in of_scope(&[Scope::Process]) {
             self.take(setting.name, setting, |value| to_process(setting, &mut config, value));
         }
@@ -150,13 +151,20 @@ impl Reading {
         }
         let sound = self.problems.len() == before;
         self.problems.extend(conflicts);
+        let mut readable = Vec::new();
         for name in config.queues.keys().cloned().collect::<Vec<_>>() {
             let QueueConfig { address, operation, .. } = QueueConfig::new(&name);
             let mut queue = QueueConfig { address, operation, ..common.clone() };
-            if self.queue(&name, &mut queue) && sound {
-                self.problems.extend(config.check_queue(&name, &queue));
+            if self.queue(&name, &mut queue) {
+                readable.push(name.clone());
             }
             config.queues.insert(name, queue);
+        }
+        if !grace_is_set {
+            config.fit_cancel_grace();
+        }
+        for name in readable.iter().filter(|_| sound) {
+            self.problems.extend(config.check_queue(name, &config.queues[name]));
         }
         self.problems.extend(config.check_addresses());
         config

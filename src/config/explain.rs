@@ -27,7 +27,13 @@ impl Config {
     /// from.
     #[must_use]
     pub fn explain(&self, vars: &BTreeMap<String, String>) -> Vec<Explained> {
-        let of_process = supported(&[Scope::Process]).map(|setting| explained(None, setting, &[own(setting)], vars));
+        let of_process = supported(&[Scope::Process]).map(|setting| {
+            let mut explained = explained(None, setting, &[own(setting)], vars);
+            if setting.name == "CANCEL_GRACE" {
+                explained.value = Some(DurationText(self.cancel_grace).to_string());
+            }
+            explained
+        });
         let of_queues = self.queues.iter().flat_map(|(name, queue)| {
             supported(&[Scope::Queue, Scope::EachQueue])
                 .filter(|setting| is_in_force(setting, name, vars))

@@ -78,9 +78,13 @@ pub static SETTINGS: &[Setting] = &[
     process("DRAIN_TIMEOUT", "duration", Some("25s"), "From the first signal to the end of the process.", |c, v| {
         duration(&mut c.drain_timeout, v)
     }),
-    process("CANCEL_GRACE", "duration", Some("2s"), "How long a cancelled handler may take to end.", |c, v| {
-        duration(&mut c.cancel_grace, v)
-    }),
+    process(
+        "CANCEL_GRACE",
+        "duration",
+        Some("2s"),
+        "How long a cancelled handler may take to end. Unless set, no longer than a quarter of any visibility timeout.",
+        |c, v| duration(&mut c.cancel_grace, v),
+    ),
     process("START_TIMEOUT", "duration", Some("60s"), "How long AWS may be unreachable at the start.", |c, v| {
         duration(&mut c.start_timeout, v)
     }),

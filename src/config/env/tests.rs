@@ -126,7 +126,7 @@ fn r5_what_does_not_fit_together_is_told_beside_what_cannot_be_read() {
         "LEASEHOLD_PAYMENTS_WAIT_TIME=1h", // not told while another of the queue's settings cannot be read
         "LEASEHOLD_EMAILS_WAIT_TIME=1h",
     ]);
-    let told = ["LEASEHOLD_DRAIN_TIMEOUT=25s", "LEASEHOLD_EMAILS_WAIT_TIME=10s", "LEASEHOLD_PAYMENTS_MAX_ATTEMPTS=5"];
+    let told = ["LEASEHOLD_DRAIN_TIMEOUT=25s", "LEASEHOLD_PAYMENTS_MAX_ATTEMPTS=5", "LEASEHOLD_EMAILS_WAIT_TIME=10s"];
     assert_eq!(mends, told.map(String::from));
 }
 
@@ -275,4 +275,17 @@ fn a_count_of_zero_is_told_beside_other_problems() {
     let vars = vars.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let problems = Config::from_vars(vars).expect_err("three are wrong");
     assert_eq!(problems.len(), 3, "{problems:#?}");
+}
+
+#[test]
+fn the_cancel_grace_fits_short_leases_unless_it_is_set() {
+    let grace = |vars: &[&str]| {
+        read(&[&["LEASEHOLD_QUEUES=payments,emails"], vars].concat()).expect("a configuration").0.cancel_grace
+    };
+    assert_eq!(grace(&[]), Duration::from_secs(2));
+    assert_eq!(grace(&["LEASEHOLD_VISIBILITY_TIMEOUT=3s"]), Duration::from_millis(750));
+    assert_eq!(grace(&["LEASEHOLD_EMAILS_VISIBILITY_TIMEOUT=1s..1m"]), Duration::from_millis(250));
+    assert_eq!(grace(&["LEASEHOLD_VISIBILITY_TIMEOUT=3s", "LEASEHOLD_CANCEL_GRACE=1s"]), Duration::from_secs(1));
+    let mends = mends(&["LEASEHOLD_QUEUES=payments", "LEASEHOLD_VISIBILITY_TIMEOUT=3s", "LEASEHOLD_CANCEL_GRACE=2s"]);
+    assert_eq!(mends, ["LEASEHOLD_CANCEL_GRACE=750ms"]);
 }
