@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::{
-        Config, GuardMode, QueueConfig,
+        Config, DurationText, GuardMode, QueueConfig,
         explain::{WHY_LOWERED, longest_wait},
     },
     guard::{
@@ -102,7 +102,8 @@ impl Site {
         let queue = self.config.queues.get(name)?.clone();
         let (asked, most) = (queue.wait_time, longest_wait(queue.visibility_timeout.floor, self.config.drain_timeout));
         if asked > most {
-            tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {WHY_LOWERED}");
+            let (asked, most) = (DurationText(asked), DurationText(most));
+            tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked} to {most}: {WHY_LOWERED}");
         }
         let handler = Arc::clone(self.handlers.get(name)?);
         let facts = seen.facts.as_ref();
