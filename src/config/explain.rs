@@ -138,8 +138,10 @@ fn explained(
 /// Why a setting does nothing beside the others of its queue.
 fn without_effect(queue: &QueueConfig, setting: &str) -> Option<&'static str> {
     let is_program = matches!(queue.handler, Some(HandlerSpec::Exec { .. }));
+    let is_app = matches!(queue.handler, Some(HandlerSpec::Http { .. }));
     match setting {
         "HANDLER_HEADER" | "PERMANENT_STATUS" if is_program => Some("the handler is a program, not an app"),
+        "HANDLER_CREDENTIALS" if is_app => Some("the handler is an app, not a program"),
         "GUARD_OUTAGE" | "FINGERPRINT" | "DONE_TTL" | "MAX_TAKEOVERS" if queue.guard == GuardMode::None => {
             Some("the queue has no guard")
         }
@@ -222,12 +224,15 @@ mod tests {
             "LEASEHOLD_A_HANDLER=exec:cat",
             "LEASEHOLD_PERMANENT_STATUS=404",
             "LEASEHOLD_A_PERMANENT_STATUS=422",
+            "LEASEHOLD_B_HANDLER=http://127.0.0.1:8080/",
+            "LEASEHOLD_B_HANDLER_CREDENTIALS=pass",
         ]);
         let notes = config.notes(&config.explain(&vars)).join("\n");
         assert!(notes.contains("WAIT_TIME of \"a\" (20s) is lowered to 15s"), "{notes}");
         assert!(notes.contains("LEASEHOLD_A_DONE_TTL has no effect: the queue has no guard"), "{notes}");
         assert!(notes.contains("LEASEHOLD_A_PERMANENT_STATUS has no effect: the handler is a program"), "{notes}");
-        assert_eq!(notes.lines().count(), 3, "{notes}");
+        assert!(notes.contains("LEASEHOLD_B_HANDLER_CREDENTIALS has no effect: the handler is an app"), "{notes}");
+        assert_eq!(notes.lines().count(), 4, "{notes}");
         let (plain, vars) = read(&["LEASEHOLD_QUEUES=a"]);
         assert_eq!(plain.notes(&plain.explain(&vars)), [] as [String; 0]);
     }

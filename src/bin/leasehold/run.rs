@@ -10,9 +10,9 @@ use crate::{handlers::with_handlers, log};
 
 /// Work on the queues until told to stop
 ///
-/// Receives messages, runs a program or calls an app for each, and makes sure that each piece of work takes effect once. Configured by
-/// environment variables. SIGTERM or SIGINT drains: nothing new is taken, what runs may finish, the rest is given back;
-/// a second one stops at once.
+/// Receives messages, runs a program or calls an app for each, and makes sure that each piece of work takes effect once.
+/// Configured by environment variables. SIGTERM or SIGINT drains: nothing new is taken, what runs may finish, the rest is
+/// given back; a second one stops at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Work on these of the configured queues only

@@ -105,7 +105,14 @@ impl People {
             (target, text) if target.starts_with("leasehold::handler") && said.has("stream") => {
                 Some(format!("{} {text}", self.paint(2, "|")))
             }
-            (_, text) => Some(self.other(level, text, &said)),
+            // What is away, or paused, and why, as a sentence.
+            (_, text) => Some(match said.take("circuit") {
+                Some(what) => {
+                    let cause = said.take("cause").map(|cause| format!(" ({cause})")).unwrap_or_default();
+                    self.other(level, &format!("{what}: {text}{cause}"), &said)
+                }
+                None => self.other(level, text, &said),
+            }),
         }
     }
 
@@ -184,4 +191,50 @@ fn in_words(name: &str) -> String {
         text.extend(c.to_lowercase());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(
+        people: &People,
+        level: Level,
+        target: &str,
+        message: &str,
+        fields: &[(&'static str, &str)],
+    ) -> Option<String> {
+        let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        people.line(level, target, Said { message: message.to_owned(), fields })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_is_told_by_its_work_and_forgotten_with_its_outcome() {
+        let people = People { begun: Instant::now(), colour: false, in_hand: Mutex::default() };
+        let received = [("queue", "payments"), ("message_id", "m"), ("pk", "payments#1")];
+        let lanes = "leasehold::worker::lanes";
+        assert_eq!(line(&people, Level::DEBUG, "leasehold::job", "received", &received), None);
+        tokio::time::advance(std::time::Duration::from_millis(1500)).await;
+        let done = [("queue", "payments"), ("message_id", "m"), ("why", "Done")];
+        let told = line(&people, Level::DEBUG, lanes, "deleted", &done);
+        assert_eq!(told.as_deref(), Some("payments#1  done in 1.50 s"));
+        assert!(people.in_hand().is_empty());
+        let later = [("message_id", "n"), ("why", "NoVerdict"), ("wait", "2s")];
+        let told = line(&people, Level::DEBUG, lanes, "comes again later", &later);
+        assert_eq!(told.as_deref(), Some("message n  again in 2s: no verdict"));
+    }
+
+    #[tokio::test]
+    async fn what_else_happens_is_told_with_its_fields_and_further_lines_below() {
+        let people = People { begun: Instant::now(), colour: false, in_hand: Mutex::default() };
+        let dead = [("message_id", "m"), ("code", "exit_65"), ("error", "exit status: 65\nstack"), ("failure_id", "f")];
+        let told = line(&people, Level::WARN, "leasehold::settle", "failed for good: dead-lettered", &dead);
+        let expected = "message m  failed for good: dead-lettered: exit_65: exit status: 65\n            stack";
+        assert_eq!(told.as_deref(), Some(expected));
+        let away = [("circuit", "the handler of payments"), ("cause", "refused")];
+        let told = line(&people, Level::WARN, "leasehold::guard::outage", "still away", &away);
+        assert_eq!(told.as_deref(), Some("warning: the handler of payments: still away (refused)"));
+        let other = line(&people, Level::INFO, "leasehold::worker", "receiving", &[("queue", "payments")]);
+        assert_eq!(other.as_deref(), Some("receiving queue=payments"));
+    }
 }
