@@ -15,6 +15,7 @@ use leasehold::{
     embedded::Engine,
     guard::dynamodb::create_table,
 };
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
     io::AsyncReadExt,
@@ -27,8 +28,17 @@ use crate::worker::Settings;
 /// Longer than anything here takes, on the slowest machine.
 pub(crate) const SOON: Duration = Duration::from_secs(40);
 
+/// The attribute of a copy that says why it is dead-lettered.
+const ATTRIBUTE: &str = "leasehold";
+
 /// The bank, for handlers: notes the call, and lets it take effect unless there was one under its key.
-const BANK: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY $LEASEHOLD_ATTEMPT" >> calls; mkdir "effects/$LEASEHOLD_IDEMPOTENCY_KEY" 2>/dev/null"#;
+const BANK: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY $LEASEHOLD_FENCE $LEASEHOLD_ATTEMPT" >> calls; mkdir "effects/$LEASEHOLD_IDEMPOTENCY_KEY" 2>/dev/null"#;
+
+/// Notes a run that begins beside another of the same key, then calls the bank.
+const BEGIN: &str = r#"run="running/$LEASEHOLD_IDEMPOTENCY_KEY"; [ -e "$run" ] && kill -0 "$(cat "$run")" 2>/dev/null && echo "$run" >> overlaps; echo $$ > "$run"; $bank"#;
+
+/// Notes that a run came to its end, and ends it.
+const END: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY" >> ended; exit 0"#;
 
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
@@ -48,16 +58,19 @@ impl Bench {
         let queue = sqs.create_queue().queue_name("jobs").attributes(Fact::RedrivePolicy, policy).send().await;
         create_table(&aws.dynamodb(), "leasehold").await.expect("a table");
         let folder = TempDir::new().expect("a folder");
-        fs::create_dir(folder.path().join("effects")).expect("a folder");
+        for name in ["effects", "running"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
         let queue = queue.expect("a queue").queue_url.expect("a URL");
         Self { engine, aws, folder, queue, dead: dead.expect("a URL") }
     }
 
-    /// Settings for a worker whose handler is this shell script; `$bank` in it is a call of the bank. It runs in the
-    /// bench's folder.
+    /// Settings for a worker whose handler is this shell script; `$bank` in it is a call of the bank, `$begin` and `$end`
+    /// let runs that overlap and runs that come to their end be told. It runs in the bench's folder.
     pub(crate) fn settings(&self, script: &str) -> Settings {
         let handle = self.path("handle.sh");
-        fs::write(&handle, script.replace("$bank", BANK)).expect("is written");
+        fs::write(&handle, script.replace("$begin", BEGIN).replace("$end", END).replace("$bank", BANK))
+            .expect("is written");
         Settings::new(self.engine.endpoint(), self.folder.path())
             .set("LEASEHOLD_QUEUES", "jobs")
             .set("LEASEHOLD_JOBS_KEY", "/id")
@@ -85,10 +98,14 @@ impl Bench {
         }
     }
 
-    /// The bank's calls: the idempotency key and the attempt of each.
+    /// The bank's calls: the idempotency key, the fence and the attempt of each.
     pub(crate) fn calls(&self) -> Vec<String> {
-        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
-        calls.lines().map(str::to_owned).collect()
+        self.lines("calls")
+    }
+
+    /// The lines of a file in the folder; none if it is not there.
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
+        fs::read_to_string(self.path(name)).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
     /// How often the bank was called under each key.
@@ -137,21 +154,40 @@ impl Bench {
     /// Waits until a condition holds; meanwhile nothing must be dead-lettered. Each turn is a long poll of the
     /// dead-letter queue.
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let dead = self.dead_letters_until(what, holds).await;
+        assert_eq!(dead, [Value::Null; 0], "dead-lettered");
+    }
+
+    /// Waits until a condition holds, and takes what is dead-lettered by then: the note of each copy, `null` of one that
+    /// has none.
+    pub(crate) async fn dead_letters_until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Vec<Value> {
         let until = Instant::now() + SOON;
-        while !holds().await {
-            assert!(Instant::now() < until, "not soon: {what}");
-            let poll = self.aws.sqs_client().receive_message().queue_url(&self.dead).wait_time_seconds(1).send().await;
-            assert_eq!(poll.expect("a poll").messages.unwrap_or_default(), [], "dead-lettered");
+        let mut notes = Vec::new();
+        loop {
+            // Looked at before the poll: what holds then has sent its copies.
+            let holds = holds().await;
+            assert!(holds || Instant::now() < until, "not soon: {what}; dead-lettered: {notes:?}");
+            let poll = self.aws.sqs_client().receive_message().queue_url(&self.dead).wait_time_seconds(1);
+            let poll = poll.max_number_of_messages(10).message_attribute_names(ATTRIBUTE).send().await;
+            for copy in poll.expect("a poll").messages.unwrap_or_default() {
+                let note = copy.message_attributes.and_then(|mut attributes| attributes.remove(ATTRIBUTE));
+                let note = note.and_then(|note| note.string_value).unwrap_or("null".to_owned());
+                notes.push(serde_json::from_str(&note).expect("JSON"));
+            }
+            if holds {
+                return notes;
+            }
         }
     }
 
-    /// The status of every record, by its idempotency key.
+    /// The status of every record, by its idempotency key; what a probe has written is none.
     pub(crate) async fn statuses(&self) -> BTreeMap<String, String> {
         let scan = self.aws.dynamodb().scan().table_name("leasehold").consistent_read(true).send().await;
         let text =
             |value: Option<&AttributeValue>| value.and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
         let items = scan.expect("a scan").items.unwrap_or_default();
-        items.iter().map(|item| (text(item.get("pk")), text(item.get("status")))).collect()
+        let records = items.iter().filter(|item| item.contains_key("status"));
+        records.map(|item| (text(item.get("pk")), text(item.get("status")))).collect()
     }
 
     /// A named pipe in the folder, and the test's end of it to read from.

@@ -4,10 +4,16 @@
 #![expect(clippy::expect_used, reason = "helpers of tests, which clippy takes for production code here")]
 
 mod bench;
+mod cases;
 mod crash;
 mod demo;
+mod freeze;
+mod kill;
+mod moments;
+mod outage;
 mod proxy;
 mod run;
 mod start;
 mod stop;
+mod sweep;
 mod worker;
