@@ -10,11 +10,7 @@ use std::{
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_sqs::types::QueueAttributeName as Fact;
-use leasehold::{
-    aws::{self, Aws},
-    embedded::Engine,
-    guard::dynamodb::create_table,
-};
+use leasehold::{aws, embedded::Engine, guard::dynamodb::create_table};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -26,7 +22,7 @@ use tokio::{
 use crate::worker::Settings;
 
 /// Longer than anything here takes, on the slowest machine.
-pub(crate) const SOON: Duration = Duration::from_secs(40);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 
 /// The attribute of a copy that says why it is dead-lettered.
 const ATTRIBUTE: &str = "leasehold";
@@ -42,7 +38,9 @@ const END: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY" >> ended; exit 0"#;
 
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
-    aws: Aws,
+    /// Patient, unlike a worker's.
+    sqs: aws_sdk_sqs::Client,
+    dynamodb: aws_sdk_dynamodb::Client,
     folder: TempDir,
     queue: String,
     dead: String,
@@ -51,18 +49,18 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn new() -> Self {
         let engine = Engine::start().await.expect("an engine");
-        let aws = Aws::new(&aws::local(engine.endpoint()));
-        let sqs = aws.sqs_client();
+        let account = aws::local(engine.endpoint());
+        let (sqs, dynamodb) = (aws_sdk_sqs::Client::new(&account), aws_sdk_dynamodb::Client::new(&account));
         let dead = sqs.create_queue().queue_name("jobs-dlq").send().await.expect("a queue").queue_url;
         let policy = r#"{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:jobs-dlq","maxReceiveCount":100}"#;
         let queue = sqs.create_queue().queue_name("jobs").attributes(Fact::RedrivePolicy, policy).send().await;
-        create_table(&aws.dynamodb(), "leasehold").await.expect("a table");
+        create_table(&dynamodb, "leasehold").await.expect("a table");
         let folder = TempDir::new().expect("a folder");
         for name in ["effects", "running"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
         let queue = queue.expect("a queue").queue_url.expect("a URL");
-        Self { engine, aws, folder, queue, dead: dead.expect("a URL") }
+        Self { engine, sqs, dynamodb, folder, queue, dead: dead.expect("a URL") }
     }
 
     /// Settings for a worker whose handler is this shell script; `$bank` in it is a call of the bank, `$begin` and `$end`
@@ -87,14 +85,7 @@ impl Bench {
     pub(crate) async fn send(&self, keys: impl IntoIterator<Item = impl Display>) {
         for key in keys {
             let body = format!(r#"{{"id":"{key}"}}"#);
-            self.aws
-                .sqs_client()
-                .send_message()
-                .queue_url(&self.queue)
-                .message_body(body)
-                .send()
-                .await
-                .expect("is sent");
+            self.sqs.send_message().queue_url(&self.queue).message_body(body).send().await.expect("is sent");
         }
     }
 
@@ -131,7 +122,7 @@ impl Bench {
             Fact::ApproximateNumberOfMessagesNotVisible,
             Fact::ApproximateNumberOfMessagesDelayed,
         ];
-        let ask = self.aws.sqs_client().get_queue_attributes().queue_url(&self.queue);
+        let ask = self.sqs.get_queue_attributes().queue_url(&self.queue);
         let facts = ask.set_attribute_names(Some(counted.to_vec())).send().await.expect("facts").attributes;
         facts.unwrap_or_default().values().filter_map(|count| count.parse::<usize>().ok()).sum()
     }
@@ -140,7 +131,7 @@ impl Bench {
     pub(crate) async fn receives_of_the_message(&self) -> u32 {
         let until = Instant::now() + SOON;
         while Instant::now() < until {
-            let poll = self.aws.sqs_client().receive_message().queue_url(&self.queue).wait_time_seconds(1);
+            let poll = self.sqs.receive_message().queue_url(&self.queue).wait_time_seconds(1);
             let poll = poll.message_system_attribute_names("ApproximateReceiveCount".into()).send().await;
             if let Some(message) = poll.expect("a poll").messages.unwrap_or_default().first() {
                 let attributes = message.attributes.as_ref().expect("attributes");
@@ -167,7 +158,7 @@ impl Bench {
             // Looked at before the poll: what holds then has sent its copies.
             let holds = holds().await;
             assert!(holds || Instant::now() < until, "not soon: {what}; dead-lettered: {notes:?}");
-            let poll = self.aws.sqs_client().receive_message().queue_url(&self.dead).wait_time_seconds(1);
+            let poll = self.sqs.receive_message().queue_url(&self.dead).wait_time_seconds(i32::from(!holds));
             let poll = poll.max_number_of_messages(10).message_attribute_names(ATTRIBUTE).send().await;
             for copy in poll.expect("a poll").messages.unwrap_or_default() {
                 let note = copy.message_attributes.and_then(|mut attributes| attributes.remove(ATTRIBUTE));
@@ -182,7 +173,7 @@ impl Bench {
 
     /// The status of every record, by its idempotency key; what a probe has written is none.
     pub(crate) async fn statuses(&self) -> BTreeMap<String, String> {
-        let scan = self.aws.dynamodb().scan().table_name("leasehold").consistent_read(true).send().await;
+        let scan = self.dynamodb.scan().table_name("leasehold").consistent_read(true).send().await;
         let text =
             |value: Option<&AttributeValue>| value.and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
         let items = scan.expect("a scan").items.unwrap_or_default();

@@ -8,7 +8,8 @@ use crate::{
 
 const KEYS: usize = 24;
 
-/// What is away, how that shows, and what a worker says when it has noticed; that often.
+/// What is away, how that shows, and what a worker says when it has noticed; that often, for the poll that was under way
+/// fails in any case.
 type Outage = (&'static str, Fault, &'static str, usize);
 
 fn outages() -> Vec<Outage> {
@@ -25,7 +26,7 @@ fn outages() -> Vec<Outage> {
         ("DynamoDB*", Fault::Refuse(gone), "still away", 1),
         ("AmazonSQS*", Fault::LoseRequest, failed, 3),
         ("AmazonSQS*", Fault::LoseReply, failed, 3),
-        ("AmazonSQS*", Fault::Hang, failed, 1),
+        ("AmazonSQS*", Fault::Hang, failed, 2),
         ("AmazonSQS*", Fault::Refuse(Refusal::DENIED), failed, 3),
         ("AmazonSQS*", Fault::Refuse(Refusal::UNAVAILABLE), failed, 3),
         ("AmazonSQS*", Fault::Refuse(no_queue), failed, 3),

@@ -209,7 +209,9 @@ impl Behind {
 
     /// Forwards a batch without the chosen entries, which are refused.
     async fn forward_but(&self, entries: &Entries, head: &Parts, body: &Bytes) -> Result<Response<Reply>, Lost> {
-        let (rest, refused) = entries.taken_from(body);
+        let Some((rest, refused)) = entries.taken_from(body) else {
+            return Ok(reply::refusal(&entries.alone(), true));
+        };
         let reply = match rest {
             Some(rest) => Some(self.forward(head, rest).await?),
             // SQS takes no empty batch.

@@ -20,7 +20,7 @@ use crate::bench::SOON;
 pub(crate) enum Fault {
     /// It is not done: this is the answer.
     Refuse(Refusal),
-    /// These entries of a batch are refused; the others are done.
+    /// These entries of a batch are refused; the others are done. A call that is no batch is refused.
     RefuseEntries(Entries),
     /// It is not done, and the connection breaks.
     LoseRequest,
@@ -87,10 +87,15 @@ impl Entries {
     /// The first, for a reason that will pass.
     pub(crate) const FIRST: Self = Self { which: |entry| entry == 0, code: "InternalError", sender_fault: false };
 
-    /// The batch without these entries, `None` if none is left; and their answers.
-    pub(super) fn taken_from(&self, batch: &Bytes) -> (Option<Bytes>, Vec<Value>) {
+    /// What is said of a call that is no batch.
+    pub(super) fn alone(&self) -> Refusal {
+        Refusal::aws(if self.sender_fault { 400 } else { 500 }, self.code)
+    }
+
+    /// The batch without these entries, `None` if none is left; and their answers. `None` if it is no batch.
+    pub(super) fn taken_from(&self, batch: &Bytes) -> Option<(Option<Bytes>, Vec<Value>)> {
         let mut batch: Value = serde_json::from_slice(batch).expect("JSON");
-        let entries = std::mem::take(batch["Entries"].as_array_mut().expect("a batch"));
+        let entries = std::mem::take(batch["Entries"].as_array_mut()?);
         let (refused, rest): (Vec<_>, Vec<_>) =
             entries.into_iter().enumerate().partition(|(position, _)| (self.which)(*position));
         batch["Entries"] = rest.into_iter().map(|(_, entry)| entry).collect();
@@ -99,7 +104,7 @@ impl Entries {
         let answer =
             |entry: &Value| json!({"Id": entry["Id"], "Code": code, "Message": code, "SenderFault": sender_fault});
         let refused = refused.iter().map(|(_, entry)| answer(entry)).collect();
-        ((!is_empty).then(|| batch.to_string().into()), refused)
+        Some(((!is_empty).then(|| batch.to_string().into()), refused))
     }
 }
 
