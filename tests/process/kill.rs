@@ -77,7 +77,8 @@ async fn check((of, nth, at, key, runs, copies): Point) {
         At::Done => {}
     }
 
-    let heir = settings.start();
+    let mut heir = settings.start();
+    heir.says("\"receiving\"").await;
     let status = if key == POISON { "DEAD" } else { "DONE" };
     let is_over = async || bench.statuses().await.values().eq([status]) && bench.messages().await == 0;
     let notes = bench.dead_letters_until("it is settled", is_over).await;

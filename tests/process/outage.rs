@@ -13,17 +13,17 @@ const KEYS: usize = 24;
 type Outage = (&'static str, Fault, &'static str, usize);
 
 fn outages() -> Vec<Outage> {
-    let (away, failed) = ("away: no new messages are received", "the poll failed");
+    let (away, still_away, failed) = ("away: no new messages are received", "still away", "the poll failed");
     let gone = Refusal::aws(400, "ResourceNotFoundException");
     let no_queue = Refusal::aws(400, "QueueDoesNotExist");
     vec![
-        ("DynamoDB*", Fault::Hang, away, 1),
-        ("DynamoDB*", Fault::NeverReply, away, 1),
-        ("DynamoDB*", Fault::LoseRequest, away, 1),
-        ("DynamoDB*", Fault::LoseReply, away, 1),
-        ("DynamoDB*", Fault::Refuse(Refusal::UNAVAILABLE), away, 1),
-        ("DynamoDB*", Fault::Refuse(Refusal::EXPIRED), "still away", 1),
-        ("DynamoDB*", Fault::Refuse(gone), "still away", 1),
+        ("DynamoDB*", Fault::Hang, still_away, 1),
+        ("DynamoDB*", Fault::NeverReply, still_away, 1),
+        ("DynamoDB*", Fault::LoseRequest, still_away, 1),
+        ("DynamoDB*", Fault::LoseReply, still_away, 1),
+        ("DynamoDB*", Fault::Refuse(Refusal::UNAVAILABLE), still_away, 1),
+        ("DynamoDB*", Fault::Refuse(Refusal::EXPIRED), still_away, 1),
+        ("DynamoDB*", Fault::Refuse(gone), still_away, 1),
         ("AmazonSQS*", Fault::LoseRequest, failed, 3),
         ("AmazonSQS*", Fault::LoseReply, failed, 3),
         ("AmazonSQS*", Fault::Hang, failed, 2),
