@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, time::Duration};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use crate::{bench::Bench, worker::report};
+use crate::{bench::Bench, cases::check_all, worker::report};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d1_sigterm_lets_a_handler_finish_and_its_message_go() {
@@ -41,18 +41,27 @@ async fn d2_a_handler_longer_than_the_drain_is_killed_and_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d1_a_second_signal_does_not_wait_for_handlers() {
+async fn d1_a_second_signal_does_not_wait_for_handlers_and_a_third_changes_nothing() {
+    let after: [(Signal, &[Signal]); 3] =
+        [(Signal::TERM, &[Signal::INT]), (Signal::INT, &[Signal::INT]), (Signal::TERM, &[Signal::TERM; 3])];
+    check_all(after, check_second_signal).await;
+}
+
+async fn check_second_signal((first, more): (Signal, &[Signal])) {
     let bench = Bench::new().await;
     let mut begun = bench.pipe("begun");
     bench.send(["a"]).await;
-    // Its polls are parked for longer than it has after a second signal.
-    let settings = bench.settings("exec 3>begun; echo >&3; exec sleep 300").set("LEASEHOLD_WAIT_TIME", "15s");
-    let mut worker = settings.start();
+    // Its polls are parked for longer than it has after a second signal, and its handlers ignore being told to stop.
+    let settings = bench.settings("exec 3>begun; trap '' TERM; sleep 300 & echo >&3; wait; sleep 300");
+    let mut worker = settings.set("LEASEHOLD_WAIT_TIME", "15s").start();
     begun.is_written_to().await;
-    worker.signal(Signal::TERM);
+    worker.signal(first);
     worker.says("draining").await;
     let told = Instant::now();
-    worker.signal(Signal::INT);
+    worker.signal(more[0]);
+    worker.says("told to stop now").await;
+    // They find a worker that has two seconds for its handlers.
+    more[1..].iter().for_each(|signal| worker.signal(*signal));
     let report = worker.ends().await.clean_report();
     assert!(told.elapsed() < Duration::from_secs(10), "the drain has 25 s: {:?}", told.elapsed());
     begun.is_let_go().await;
