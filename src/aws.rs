@@ -10,8 +10,15 @@ use std::{
     time::Duration,
 };
 
-use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
+use aws_config::{
+    BehaviorVersion, Region, SdkConfig,
+    environment::{EnvironmentVariableCredentialsProvider, EnvironmentVariableRegionProvider},
+    meta::region::ProvideRegion,
+};
+use aws_credential_types::{
+    Credentials,
+    provider::{ProvideCredentials, SharedCredentialsProvider},
+};
 use aws_sdk_sqs::{
     config::{
         ConfigBag, Intercept, RuntimeComponents, StalledStreamProtectionConfig,
@@ -66,6 +73,18 @@ pub fn local(endpoint: &str) -> SdkConfig {
         .credentials_provider(SharedCredentialsProvider::new(credentials))
         .endpoint_url(endpoint)
         .build()
+}
+
+/// As [`local`], but with the region and the keys of the environment's `AWS_…` variables, where it has them.
+pub async fn at(endpoint: &str) -> SdkConfig {
+    let local = local(endpoint);
+    let keys = EnvironmentVariableCredentialsProvider::new();
+    let keys = keys.provide_credentials().await.ok().map(SharedCredentialsProvider::new);
+    let region = EnvironmentVariableRegionProvider::new().region().await;
+    let mut builder = local.to_builder();
+    builder.set_credentials_provider(keys.or(local.credentials_provider()));
+    builder.set_region(region.or(local.region().cloned()));
+    builder.build()
 }
 
 /// The clients of one process. Clones share connections, credentials and counts.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::time::Instant;
 
 /// A moment on the wall clock, in milliseconds since the Unix epoch.
@@ -23,6 +24,14 @@ impl Millis {
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// As people read it, to the second: `2026-11-29T21:44:10Z`. What is too far away for that is told in milliseconds.
+    #[must_use]
+    pub fn utc(self) -> String {
+        let seconds = i64::try_from(self.0 / 1000).unwrap_or(i64::MAX);
+        let moment = OffsetDateTime::from_unix_timestamp(seconds).ok().and_then(|moment| moment.format(&Rfc3339).ok());
+        moment.unwrap_or_else(|| format!("{self} ms"))
     }
 
     /// The same moment in whole seconds, rounded up: what DynamoDB's TTL reads.
@@ -188,6 +197,23 @@ mod tests {
         assert_eq!(Millis(1_001).seconds(), Seconds(2));
         assert!(!Seconds(2).is_past(Millis(1_999)));
         assert!(Seconds(2).is_past(Millis(2_000)));
+    }
+
+    #[test]
+    fn moments_are_told_in_utc() {
+        // By `date -u -d @SECONDS`.
+        let moments = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (1_798_761_599, "2026-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (seconds, expected) in moments {
+            assert_eq!(Millis(seconds * 1000 + 999).utc(), expected);
+        }
+        assert!(!Millis(u64::MAX).utc().is_empty(), "whatever stands in a table");
     }
 
     #[tokio::test(start_paused = true)]

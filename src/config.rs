@@ -10,7 +10,8 @@ use url::Url;
 pub use crate::key::{FingerprintSource, KeyHash, KeySource};
 use crate::queue::QueueAddress;
 pub use duration::DurationText;
-pub use env::Warning;
+pub use env::{Warning, user, variables};
+pub use explain::Explained;
 pub use http::{HandlerHeader, HttpAddr, PermanentStatus};
 pub use rate::Rate;
 pub use settings::{SETTINGS, Scope, Setting, table};
@@ -19,7 +20,8 @@ pub use syntax::ValueError;
 mod check;
 mod duration;
 pub(crate) mod env;
-mod http;
+pub(crate) mod explain;
+pub(crate) mod http;
 mod rate;
 mod settings;
 mod syntax;
@@ -101,6 +103,8 @@ pub struct QueueConfig {
     pub handler: Option<HandlerSpec>,
     /// What is sent along to an HTTP handler: credentials, most often.
     pub handler_headers: Vec<HandlerHeader>,
+    /// Whether a program that handles messages gets the worker's AWS credentials.
+    pub handler_credentials: HandlerCredentials,
     /// Replies of an HTTP handler that say that the work can never succeed.
     pub permanent_status: PermanentStatus,
     /// Handlers at once.
@@ -145,6 +149,7 @@ impl QueueConfig {
             address: QueueAddress::Name(name.clone()),
             handler: None,
             handler_headers: Vec::new(),
+            handler_credentials: HandlerCredentials::Hide,
             permanent_status: PermanentStatus::default(),
             concurrency: 20,
             rate: None,
@@ -204,6 +209,16 @@ pub enum HandlerSpec {
         /// Its arguments.
         args: Vec<String>,
     },
+}
+
+/// Whether a program that handles messages gets the worker's AWS credentials, as far as they are in variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HandlerCredentials {
+    /// It does not.
+    Hide,
+    /// It does.
+    Pass,
 }
 
 /// The bounds within which the visibility timeout follows what handlers take (rule L3); fixed where they are equal.

@@ -1,6 +1,6 @@
 //! The embedded engine: SQS and DynamoDB in this process, for `leasehold demo`, `leasehold dev` and hermetic tests.
 //!
-//! Owns one loopback port that the system picks; requests are told apart by `X-Amz-Target`, so one
+//! Owns one loopback port, which the system picks unless it is told; requests are told apart by `X-Amz-Target`, so one
 //! `AWS_ENDPOINT_URL` serves both. Relies on rustack for SQS, called in process, and on dynoxide for DynamoDB, which
 //! only serves a listener of its own and is reached through a second loopback port that nobody else is told of.
 //! Must never be part of a production build, listen beyond loopback, or touch the process (no signal handlers, no
@@ -39,7 +39,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// Pause after a failed `accept`: it fails when descriptors run out, which trying again at once does not mend.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// SQS and DynamoDB in this process, on one loopback port the system picks. Stops when dropped.
+/// SQS and DynamoDB in this process, on one loopback port. Stops when dropped.
 ///
 /// Any AWS client in any language can talk to it: endpoint [`Engine::endpoint`], region `us-east-1`, any credentials
 /// (signatures are not checked). It needs the Tokio runtime it was started on to be running.
@@ -85,14 +85,23 @@ pub enum EngineError {
 }
 
 impl Engine {
-    /// Starts both services, empty. They answer as soon as this returns.
+    /// Starts both services, empty, on a port that the system picks. They answer as soon as this returns.
     ///
     /// # Errors
     ///
     /// When no loopback port or no in-memory database can be had.
     pub async fn start() -> Result<Self, EngineError> {
-        let (listener, address) = listen().await?;
-        let (dynamodb_listener, dynamodb_address) = listen().await?;
+        Self::start_on(0).await
+    }
+
+    /// As [`start`](Self::start), on this port; 0 is one that the system picks.
+    ///
+    /// # Errors
+    ///
+    /// When the port is taken, or no in-memory database can be had.
+    pub async fn start_on(port: u16) -> Result<Self, EngineError> {
+        let (listener, address) = listen(port).await?;
+        let (dynamodb_listener, dynamodb_address) = listen(0).await?;
         let dynamodb_uri = format!("http://{dynamodb_address}/")
             .parse()
             .map_err(|error| EngineError::Listen(io::Error::other::<InvalidUri>(error)))?;
@@ -192,8 +201,8 @@ impl Front {
     }
 }
 
-async fn listen() -> Result<(TcpListener, SocketAddr), EngineError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(EngineError::Listen)?;
+async fn listen(port: u16) -> Result<(TcpListener, SocketAddr), EngineError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(EngineError::Listen)?;
     let address = listener.local_addr().map_err(EngineError::Listen)?;
     Ok((listener, address))
 }
@@ -270,6 +279,18 @@ mod tests {
         assert_eq!(call(at(), "", "{}").await, 400);
         let counted = [("dynamodb:ListTables", 2), ("sqs:CreateQueue", 1)].map(|(action, n)| (action.to_owned(), n));
         assert_eq!(engine.calls(), BTreeMap::from(counted));
+    }
+
+    #[tokio::test]
+    async fn a_port_is_had_again_after_a_stop_and_not_before() {
+        let first = Engine::start().await.expect("starts");
+        let port = first.endpoint().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        let taken = Engine::start_on(port).await;
+        assert!(matches!(&taken, Err(EngineError::Listen(error)) if error.kind() == io::ErrorKind::AddrInUse));
+        let endpoint = first.endpoint().to_owned();
+        first.stop().await;
+        let second = Engine::start_on(port).await.expect("starts");
+        assert_eq!(second.endpoint(), endpoint);
     }
 
     #[tokio::test]

@@ -10,11 +10,13 @@ use async_trait::async_trait;
 
 pub use change::Change;
 pub use claim::{Claim, Source, TakeOver, TakeOverKind};
+pub use control::{Control, ControlKey, Paused};
 pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, UndoAnswer, Undoing};
 
 pub(crate) mod admin;
 pub(crate) mod change;
 pub(crate) mod claim;
+pub(crate) mod control;
 pub mod dynamodb;
 pub(crate) mod execution;
 pub mod memory;
@@ -27,13 +29,14 @@ pub(crate) mod record;
 ///
 /// # Contract
 /// - Every call ends: an adapter MUST bound each with a timeout of its own.
-/// - Each call but `read` and `facts` is one atomic conditional write, by `applies_to` and `apply` of what it is given,
+/// - Each call but `read`, `facts` and those of controls is one atomic conditional write, by `applies_to` and `apply` of what it is given,
 ///   to the letter. On refusal the record that refused comes back from that same write,
 ///   never from a second read.
 /// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
 ///   answered as success: [`Claim::answer`] and [`Change::answer`] tell.
-/// - What [`TakeOver::check`] or [`Change::check`] refuses MUST NOT be sent.
-/// - A record of an unknown version or shape MUST be [`GuardError::Foreign`], never a verdict.
+/// - What [`TakeOver::check`], [`Change::check`] or [`Control::check`] refuses MUST NOT be sent.
+/// - A record of an unknown version or shape MUST be [`GuardError::Foreign`], never a verdict. So MUST a control, whose
+///   item of an unknown version MUST NOT be replaced either.
 /// - Dropping a call's future MUST NOT undo what was sent; the outcome is then unknown.
 #[async_trait]
 pub trait Guard: fmt::Debug + Send + Sync + 'static {
@@ -52,6 +55,13 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
 
     /// A real conditional write on a reserved key: proves that the next claim has a chance (rule G8).
     async fn probe(&self) -> Result<(), GuardError>;
+
+    /// Reads what operators have said about a queue: nothing, if there is no item. It MAY be a word from some moments
+    /// ago.
+    async fn control(&self, queue: &ControlKey) -> Result<Control, GuardError>;
+
+    /// Says this about a queue, in place of whatever was said before. Saying it twice is saying it once.
+    async fn set_control(&self, queue: &ControlKey, control: &Control) -> Result<(), GuardError>;
 
     /// Looks the table's settings up.
     async fn facts(&self) -> Result<TableFacts, GuardError>;

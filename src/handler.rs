@@ -21,6 +21,10 @@ pub(crate) mod context;
 pub(crate) mod error;
 #[cfg(unix)]
 pub(crate) mod exec;
+#[cfg(feature = "http")]
+pub(crate) mod http;
+#[cfg(any(unix, feature = "http"))]
+mod outside;
 mod payload;
 pub(crate) mod steps;
 

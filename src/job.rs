@@ -25,7 +25,7 @@ use crate::{
     },
     handler::{Cancelled, ErasedHandler, JobContext, Work, context::Elsewhere, steps::Steps},
     key::{self, KeyHash},
-    lease::keep,
+    lease::{Visibility, keep},
     message::{Delivery, Message},
     settle::{Deleted, Held, Settlement},
 };
@@ -38,9 +38,10 @@ mod claim;
 pub(crate) mod decide;
 mod outcome;
 mod run;
+mod slot;
 mod stuck;
 
-pub(crate) use run::Slot;
+pub(crate) use slot::{Slot, Slots};
 pub(crate) use stuck::Stuck;
 
 /// What all jobs of one queue share.
@@ -52,8 +53,8 @@ pub(crate) struct Jobs {
     pub(crate) key_hash: KeyHash,
     pub(crate) clock_skew: Duration,
     pub(crate) cancel_grace: Duration,
-    /// The visibility timeout in force; claims are as long.
-    pub(crate) visibility: Duration,
+    /// How long deliveries and claims are.
+    pub(crate) visibility: Visibility,
     pub(crate) handler: Arc<dyn ErasedHandler>,
     pub(crate) guard: Option<Arc<dyn Guard>>,
     pub(crate) clock: Clock,
@@ -91,8 +92,10 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         Ok(identity) => identity,
         Err(failure) => return jobs.unrecorded(message, failure),
     };
+    let pk = identity.pk.as_ref().map(tracing::field::display);
+    tracing::debug!(queue = &*jobs.name, message_id = message.id, pk, "received");
     if jobs.stuck.holds(&run_name(identity.pk.as_ref(), message)) {
-        return Settlement::Held { until: jobs.clock.wall() + jobs.visibility, why: Held::Stuck };
+        return Settlement::Held { until: jobs.clock.wall() + jobs.visibility.in_force(), why: Held::Stuck };
     }
     let (Some(guard), Some(pk)) = (&jobs.guard, &identity.pk) else {
         return unguarded(jobs, delivery, slot, work, identity.pk.as_ref()).await;
@@ -171,7 +174,7 @@ async fn guarded(
         Steps::recorded(Arc::clone(claim), jobs.clock.clone())
     });
     let bounds = run::Bounds { lease: &claim.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
-    let (mut ended, task) = run::run(work, cx, jobs.handler.is_blocking(), bounds).await;
+    let (mut ended, task) = jobs.run(work, cx, bounds).await;
     if let Some(task) = task {
         jobs.stuck.watch(claim.pk.clone(), task);
     }
@@ -204,7 +207,7 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn 
     };
     let cx = jobs.context(delivery, pk, 0, attempt, steps);
     let bounds = run::Bounds { lease: &delivery.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
-    let (ended, task) = run::run(work, cx, jobs.handler.is_blocking(), bounds).await;
+    let (ended, task) = jobs.run(work, cx, bounds).await;
     let name = run_name(pk, &delivery.message);
     if let Some(task) = task {
         jobs.stuck.watch(name.clone(), task);
@@ -223,6 +226,15 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn 
 }
 
 impl Jobs {
+    async fn run(&self, work: Arc<dyn Work>, cx: Arc<JobContext>, bounds: run::Bounds<'_>) -> run::Over {
+        let begun = Instant::now();
+        let over = run::run(work, cx, self.handler.is_blocking(), bounds).await;
+        if !matches!(over.0, Ended::Interrupted { .. }) {
+            self.visibility.took(begun.elapsed());
+        }
+        over
+    }
+
     fn context(&self, delivery: &Delivery, pk: Option<&Pk>, fence: u64, attempt: u32, steps: Steps) -> Arc<JobContext> {
         let (deadline, _) = watch::channel(Instant::now() + self.config.handler_timeout);
         Arc::new(JobContext {

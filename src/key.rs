@@ -243,6 +243,12 @@ pub fn pk(namespace: Option<&str>, operation: &str, key: &Key, hash: KeyHash) ->
     Some(Pk(if hashed { format!("{}sha256:{}", prefix(namespace, operation), sha256([key])) } else { plain }))
 }
 
+/// The primary key of what operators say about a queue: `#control#queue`, or `#control#namespace/queue`. No record has
+/// it.
+pub(crate) fn control_pk(namespace: Option<&str>, queue: &str) -> Pk {
+    Pk(format!("#control#{}", within(namespace, queue)))
+}
+
 /// Whether a primary key is one of this namespace and operation: what a dead-letter note names is believed only then.
 /// One that no record can have is nobody's: a sender can have written the note.
 pub(crate) fn belongs(pk: &Pk, namespace: Option<&str>, operation: &str) -> bool {
@@ -251,9 +257,13 @@ pub(crate) fn belongs(pk: &Pk, namespace: Option<&str>, operation: &str) -> bool
 
 /// Ends in `#`, so that no operation is the beginning of another.
 fn prefix(namespace: Option<&str>, operation: &str) -> String {
+    format!("{}#", within(namespace, operation))
+}
+
+fn within(namespace: Option<&str>, name: &str) -> String {
     match namespace {
-        Some(namespace) => format!("{}/{}#", Escaped(namespace), Escaped(operation)),
-        None => format!("{}#", Escaped(operation)),
+        Some(namespace) => format!("{}/{}", Escaped(namespace), Escaped(name)),
+        None => Escaped(name).to_string(),
     }
 }
 

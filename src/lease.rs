@@ -12,6 +12,10 @@ use tokio::{
 
 use crate::clock::{Clock, Millis, Moment};
 
+pub(crate) use visibility::Visibility;
+
+mod visibility;
+
 /// A point in time on both clocks; it has come when either says so. The monotonic clock stands still while a machine is
 /// suspended, the wall clock can be set back: each catches what the other misses.
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +141,7 @@ impl Lease {
     fn due(&self, tick: Option<Tick>) -> Option<Instant> {
         let end = (*self.end.borrow())?;
         let due = end.instant - self.length.mul_f64(BEAT_BEFORE_END);
-        Some(tick.map_or(due, |tick| tick.at_or_before(due)))
+        Some(tick.map_or(due, |tick| tick.at_or_before(due, self.length)))
     }
 
     /// Whether a beat now would reach so much further than the lease already does that it is worth a call. Just below the
@@ -157,19 +161,19 @@ const BEAT_BEFORE_END: f64 = 0.4;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tick {
     origin: Instant,
-    period: Duration,
 }
 
 impl Tick {
-    /// For leases of `length`: a tenth of it, so that a beat comes at most that much early.
-    pub(crate) fn for_leases_of(length: Duration) -> Self {
-        Self { origin: Instant::now(), period: (length / 10).max(Duration::from_millis(10)) }
+    pub(crate) fn new() -> Self {
+        Self { origin: Instant::now() }
     }
 
-    fn at_or_before(&self, due: Instant) -> Instant {
+    /// For a lease of `length` it ticks ten times in it, so that a beat comes at most a tenth early.
+    fn at_or_before(&self, due: Instant, length: Duration) -> Instant {
+        let period = (length / 10).max(Duration::from_millis(10));
         let since = due.saturating_duration_since(self.origin);
-        let beats = since.as_millis() / self.period.as_millis().max(1);
-        self.origin + self.period.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX))
+        let beats = since.as_millis() / period.as_millis().max(1);
+        self.origin + period.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX))
     }
 }
 

@@ -72,9 +72,9 @@
 //! By environment variables, all of which begin with `LEASEHOLD_`: the README and `leasehold run --help` list them, from the
 //! one table [`config::SETTINGS`]. In code, [`Worker::new`] takes a [`Config`]. [`Worker::run`] tells every problem at once.
 //!
-//! Features, none of them on by default: `cli` builds the `leasehold` binary, which runs programs in any language as
-//! handlers; `demo` embeds SQS and DynamoDB in the process, for `leasehold demo` and for tests. (`planted` is for this
-//! package's own tests.)
+//! Features, none of them on by default: `http` has handlers that are apps in any language; `serve` tells a worker's health over
+//! HTTP; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
+//! process, for `leasehold demo` and `dev` and for tests. (`planted` is for this package's own tests.)
 //!
 //! # The life of a message
 //!
@@ -126,6 +126,11 @@ pub mod aws;
 pub mod clock;
 mod shutdown;
 
+// How it is, for those who ask.
+mod status;
+#[cfg(feature = "serve")]
+mod serve;
+
 // For tests, of this crate and of others, and for the demo.
 pub mod testing;
 #[cfg(feature = "demo")]
@@ -134,6 +139,8 @@ pub mod embedded;
 pub use config::{Config, Problem};
 #[cfg(unix)]
 pub use handler::exec::ExecHandler;
+#[cfg(feature = "http")]
+pub use handler::http::{HttpHandler, HttpHandlerError};
 pub use handler::{
     Blocking, CancelCause, Cancelled, DecodeError, FnHandler, Handler, HandlerError, HandlerFn, HandlerResult,
     JobContext, Keyed, Payload, Raw, ResultExt, StepKey, handler,
@@ -143,7 +150,8 @@ pub use message::Message;
 pub use shutdown::Shutdown;
 #[cfg(unix)]
 pub use shutdown::shutdown_signal;
-pub use worker::{Pause, Phase, QueueStatus, Status, StopReport, Worker, WorkerError};
+pub use status::{Pause, Phase, QueueStatus, Status};
+pub use worker::{Health, StopReport, Worker, WorkerError};
 
 /// The README's Rust, and what must not compile beside what does: compiled with the other examples.
 #[cfg(doctest)]

@@ -79,6 +79,18 @@ pub enum QueueAddress {
     Arn(String),
 }
 
+impl QueueAddress {
+    /// The queue's name in SQS: what stands last in a URL or an ARN.
+    #[must_use]
+    pub fn queue_name(&self) -> &str {
+        match self {
+            Self::Name(name) => name,
+            Self::Url(url) => url.rsplit('/').next().unwrap_or_default(),
+            Self::Arn(arn) => arn.rsplit(':').next().unwrap_or_default(),
+        }
+    }
+}
+
 impl fmt::Display for QueueAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Name(text) | Self::Url(text) | Self::Arn(text)) = self;

@@ -111,8 +111,8 @@ pub(crate) struct Desk {
 pub(crate) enum Settled {
     /// The message is deleted, as far as SQS tells.
     Deleted(Deleted),
-    /// The message will be visible at that time.
-    Delayed(Delayed),
+    /// The message will be visible after that while.
+    Delayed { why: Delayed, wait: Duration },
     /// The message comes back by itself.
     Left(Left),
     /// The queue does not let us delete: nothing good can come of receiving more.
@@ -164,7 +164,7 @@ async fn delay(desk: &Desk, delivery: &Delivery, until: Millis, why: Delayed) ->
     }
     let wait = whole_seconds(until.since(desk.clock.wall())).min(delivery.lease.farthest());
     match desk.queue.change_visibility(&delivery.handle, wait).await {
-        Ok(()) => Settled::Delayed(why),
+        Ok(()) => Settled::Delayed { why, wait },
         Err(error) => {
             tracing::warn!(message_id = %delivery.message.id, %error, "not delayed; it comes back at its timeout");
             Settled::Left(Left::LeaseOver)

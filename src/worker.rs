@@ -4,37 +4,46 @@
 //! it returns. What happens to one message is in [`job`](crate::job) and [`settle`](crate::settle); here is who is at
 //! work, and until when.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
-use tokio::{
-    sync::mpsc,
-    task::JoinSet,
-    time::{Instant, sleep_until, timeout, timeout_at},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::task::JoinSet;
 
 use crate::{
     clock::Clock,
-    config::{Config, DRAIN_RESERVE, DurationText, Problem, Warning},
+    config::{Config, Problem, Warning},
     guard::Guard,
     handler::{ErasedHandler, Handler},
     queue::Broker,
     shutdown::Shutdown,
+    status::Phase,
 };
 
+use board::Board;
+use drain::drain;
 use lanes::Hall;
-use poll::Pulse;
+use pulse::Pulse;
 use report::Tally;
+use site::Site;
+use work::work_a_queue;
 
+pub use board::Health;
 pub use report::StopReport;
-pub use status::{Pause, Phase, QueueStatus, Status};
 
+mod board;
+mod brake;
 mod check;
 mod configured;
+mod control;
+mod drain;
+mod endpoint;
 pub(crate) mod lanes;
+mod pace;
 mod poll;
+mod pulse;
 mod report;
-mod status;
+mod site;
+mod tending;
+mod work;
 
 /// A worker being built. Nothing is checked and nothing is called before [`run`](Self::run), which tells every problem at
 /// once.
@@ -47,6 +56,8 @@ pub struct Worker {
     adapters: Option<(Arc<dyn Broker>, Arc<dyn Guard>)>,
     aws: Option<aws_config::SdkConfig>,
     clock: Option<Clock>,
+    board: Arc<Board>,
+    health_at: Option<SocketAddr>,
 }
 
 impl Worker {
@@ -80,6 +91,8 @@ impl Worker {
             adapters: None,
             aws: None,
             clock: None,
+            board: Arc::default(),
+            health_at: None,
         }
     }
 
@@ -112,6 +125,19 @@ impl Worker {
         self
     }
 
+    /// What tells how this worker is, while it starts, runs and drains.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health(Arc::clone(&self.board))
+    }
+
+    /// Tells its health at this address, unless `LEASEHOLD_HTTP_ADDR` says otherwise: `/live` and `/ready`. Where the address
+    /// is taken, it is told at another port, and a warning says which. Needs the feature `serve`.
+    pub fn health_at(mut self, address: SocketAddr) -> Self {
+        self.health_at = Some(address);
+        self
+    }
+
     /// Works until told to stop, then drains, and is gone before `DRAIN_TIMEOUT`.
     ///
     /// The first stage of `shutdown` drains: nothing new is received, and what runs may go on for `DRAIN_TIMEOUT` less
@@ -126,6 +152,7 @@ impl Worker {
     /// Not cancel safe: dropped, it leaves messages hidden until their timeout, and claims until their lease ends.
     pub async fn run(self, shutdown: impl Into<Shutdown>) -> Result<StopReport, WorkerError> {
         let shutdown = shutdown.into();
+        let endpoint = endpoint::open(&self).await?;
         let work = async {
             let checked = tokio::select! {
                 // Nothing is in hand yet, so a stop during the checks may drop them.
@@ -140,6 +167,8 @@ impl Worker {
             biased;
             () = shutdown.listen() => Ok(StopReport::default()),
             report = work => report,
+            // Never ends; it answers until the work has.
+            never = endpoint => match never {},
         }
     }
 }
@@ -175,144 +204,52 @@ fn told(problems: &[Problem]) -> String {
 
 /// A worker whose checks have passed.
 struct Checked {
+    site: Arc<Site>,
     halls: Vec<Arc<Hall>>,
-    tally: Arc<Tally>,
-    drain: CancellationToken,
-    halt: CancellationToken,
-    guard: Option<Arc<dyn Guard>>,
-    clock: Clock,
-    drain_timeout: Duration,
-    cancel_grace: Duration,
+    /// Queues that were not started, because something is wrong with them.
+    missing: Vec<String>,
 }
 
 async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
+    let Checked { site, halls: first, mut missing } = checked;
     let mut tending = JoinSet::new();
-    let pulse = Arc::new(Pulse::new(checked.clock.clone()));
+    let pulse = Arc::new(Pulse::new(site.clock.clone()));
     tending.spawn({
         let pulse = Arc::clone(&pulse);
         async move { pulse.beat().await }
     });
-    tend_circuits(&checked, &mut tending);
-    let mut queues = JoinSet::new();
-    for hall in &checked.halls {
-        tracing::info!(queue = &*hall.jobs.name, visibility = ?hall.jobs.visibility, "receiving");
-        queues.spawn(work_a_queue(Arc::clone(hall), Arc::clone(&pulse)));
+    tending::tend_store(&site, &mut tending);
+    let (mut halls, mut queues) = (Vec::new(), JoinSet::new());
+    let mut open = |hall: Arc<Hall>, halls: &mut Vec<Arc<Hall>>, queues: &mut JoinSet<()>| {
+        let visibility = hall.jobs.visibility.in_force();
+        tracing::info!(queue = &*hall.jobs.name, ?visibility, "receiving");
+        tending::tend_queue(&hall, &mut tending);
+        site.board.works_on(Arc::clone(&hall));
+        queues.spawn(work_a_queue(Arc::clone(&hall), Arc::clone(&pulse)));
+        halls.push(hall);
+    };
+    for hall in first {
+        open(hall, &mut halls, &mut queues);
     }
-    shutdown.draining().cancelled().await;
-    drain(&checked, shutdown, &mut queues).await;
+    site.board.enters(Phase::Running);
+    loop {
+        let late = tokio::select! {
+            // A look at what was missing holds nothing.
+            biased;
+            () = shutdown.draining().cancelled() => break,
+            late = check::come_late(&site, &mut missing) => late,
+        };
+        for hall in late {
+            open(hall, &mut halls, &mut queues);
+        }
+    }
+    site.board.enters(Phase::Draining);
+    drain(&site, &halls, shutdown, &mut queues).await;
     tending.shutdown().await;
-    let stuck: usize = checked.halls.iter().map(|hall| hall.jobs.stuck.count()).sum();
-    checked.tally.count(|report| report.stuck = stuck.try_into().unwrap_or(u64::MAX));
-    let report = checked.tally.report();
+    let stuck: usize = halls.iter().map(|hall| hall.jobs.stuck.count()).sum();
+    site.tally.count(|report| report.stuck = stuck.try_into().unwrap_or(u64::MAX));
+    let report = site.tally.report();
     let StopReport { done, suppressed, dead, dropped, failed, released, left, stuck } = report;
     tracing::info!(done, suppressed, dead, dropped, failed, released, left, stuck, "stopped");
     report
-}
-
-/// Rules D1 to D3: no new receive; handlers run on for a while, are cancelled, and have a last while to write down what
-/// came of them; then the process can go.
-async fn drain(checked: &Checked, shutdown: &Shutdown, queues: &mut JoinSet<()>) {
-    let gone_by = Instant::now() + checked.drain_timeout;
-    let run_on = checked.drain_timeout.saturating_sub(checked.cancel_grace + DRAIN_RESERVE);
-    let halt_at = Instant::now() + run_on;
-    tracing::info!("draining: no new messages; handlers may run on for {}", DurationText(run_on));
-    checked.drain.cancel();
-    tokio::select! {
-        // Each arm only waits.
-        biased;
-        () = ended(queues) => return,
-        () = shutdown.stopping_now().cancelled() => {
-            tracing::warn!("told to stop now: handlers are cancelled, and polls are not waited for");
-            checked.halls.iter().for_each(|hall| hall.polled.cancel());
-        }
-        () = sleep_until(halt_at) => tracing::warn!("the drain's time is used up: handlers are cancelled"),
-    }
-    checked.halt.cancel();
-    let last = (Instant::now() + checked.cancel_grace + DRAIN_RESERVE).min(gone_by);
-    if timeout_at(last - DRAIN_RESERVE, ended(queues)).await.is_ok() {
-        return;
-    }
-    // Nor are polls waited for now. One that is still parked may be handed what is given back, which costs that message a
-    // receive; but then it has ended, and gives the message back in its turn.
-    checked.halls.iter().for_each(|hall| hall.polled.cancel());
-    if timeout_at(last, ended(queues)).await.is_err() {
-        tracing::error!("not everything could be settled in time: what is left comes back at its timeout");
-        checked.halls.iter().for_each(|hall| hall.gone.cancel());
-        // A lane that does not even end now has users' code on its thread.
-        let _ = timeout(ABORT, ended(queues)).await;
-        queues.shutdown().await;
-    }
-}
-
-/// How long tasks that are cut off may take to be gone.
-const ABORT: Duration = Duration::from_millis(500);
-
-async fn ended(queues: &mut JoinSet<()>) {
-    while queues.join_next().await.is_some() {}
-}
-
-/// The probes that end a pause: the guard's is a real write; a handler's or a queue's only says that a try is worth it.
-fn tend_circuits(checked: &Checked, tending: &mut JoinSet<()>) {
-    if let (Some(guard), Some(hall)) = (&checked.guard, checked.halls.first()) {
-        let (guard, store) = (Arc::clone(guard), Arc::clone(&hall.jobs.store));
-        tending.spawn(async move {
-            store.tend(true, || async { guard.probe().await.map_err(|error| error.to_string()) }).await;
-        });
-    }
-    for hall in &checked.halls {
-        let (handler, there) = (Arc::clone(&hall.jobs.handler), Arc::clone(&hall.jobs.there));
-        tending.spawn(async move {
-            there.tend(false, || async { handler.probe().await.map_err(|error| error.to_string()) }).await;
-        });
-        let intake = Arc::clone(&hall.intake);
-        tending.spawn(async move { intake.tend(false, || async { Ok(()) }).await });
-    }
-}
-
-/// Polls a queue and works off what comes, until the worker drains and every lane has ended.
-async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
-    let (begun, mut lanes_begun) = mpsc::unbounded_channel();
-    let mut pollers = JoinSet::new();
-    for _ in 0..poll::pollers(hall.jobs.config.concurrency) {
-        pollers.spawn(poll::poll(Arc::clone(&hall), Arc::clone(&pulse), begun.clone()));
-    }
-    let mut lanes = JoinSet::new();
-    loop {
-        tokio::select! {
-            // Lanes that have begun come before the end of the poller that began them. Joining drops nothing.
-            biased;
-            Some((deliveries, slot)) = lanes_begun.recv() => {
-                lanes.spawn(lanes::lane(Arc::clone(&hall), deliveries, slot));
-            }
-            Some(ended) = lanes.join_next() => reap(&hall, ended),
-            // Told to stop now: what the polls on the wire bring is hidden for a timeout, and that is what "now" costs.
-            () = hall.polled.cancelled(), if !pollers.is_empty() => pollers.shutdown().await,
-            ended = pollers.join_next() => match ended {
-                Some(Ok(())) => {}
-                Some(Err(error)) => {
-                    tracing::error!(queue = &*hall.jobs.name, %error, "a poller died; another takes its place");
-                    pollers.spawn(poll::poll(Arc::clone(&hall), Arc::clone(&pulse), begun.clone()));
-                }
-                None => break,
-            },
-        }
-    }
-    hall.polled.cancel();
-    let worked_off = async {
-        while let Some(ended) = lanes.join_next().await {
-            reap(&hall, ended);
-        }
-    };
-    if hall.gone.run_until_cancelled(worked_off).await.is_none() {
-        // Awaited, so that none of them calls anybody after the worker is gone.
-        hall.tally.count(|report| report.left += u64::try_from(lanes.len()).unwrap_or(u64::MAX));
-        lanes.shutdown().await;
-    }
-}
-
-fn reap(hall: &Hall, ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        hall.tally.count(|report| report.left += 1);
-        tracing::error!(queue = &*hall.jobs.name, %error, "a lane died; its messages come back at their timeout");
-    }
 }

@@ -28,39 +28,77 @@ impl Config {
     /// From the process's environment, as [`from_vars`](Self::from_vars). A variable of ours that is not Unicode is a
     /// problem.
     pub fn from_env() -> Result<(Self, Vec<Warning>), Vec<Problem>> {
-        from_os_vars(std::env::vars_os())
+        from_os_vars(std::env::vars_os(), Queues::Required)
     }
 
     /// From variables, of which those that do not begin with `LEASEHOLD_` are ignored. What was read fits together:
     /// [`check`](Self::check) finds nothing in it. If anything is wrong, everything that is wrong comes back.
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<(Self, Vec<Warning>), Vec<Problem>> {
-        read(vars, Vec::new())
+        read(vars, Queues::Required, Vec::new())
+    }
+
+    /// As [`from_env`](Self::from_env), for tools that can do without queues: where `LEASEHOLD_QUEUES` is not set there
+    /// are none, and that is no problem.
+    pub fn from_env_for_tools() -> Result<(Self, Vec<Warning>), Vec<Problem>> {
+        from_os_vars(std::env::vars_os(), Queues::Optional)
+    }
+
+    /// As [`from_vars`](Self::from_vars), for [tools](Self::from_env_for_tools).
+    pub fn from_vars_for_tools(
+        vars: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(Self, Vec<Warning>), Vec<Problem>> {
+        read(vars, Queues::Optional, Vec::new())
     }
 }
 
-fn from_os_vars(vars: impl IntoIterator<Item = (OsString, OsString)>) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
-    let (mut good, mut problems) = (Vec::new(), Vec::new());
+/// Whether there must be queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queues {
+    Required,
+    Optional,
+}
+
+/// The variables of this process that begin with `LEASEHOLD_`, for whoever reads a [`Config`] from them and more. One
+/// that is not Unicode is a problem.
+pub fn variables() -> Result<BTreeMap<String, String>, Vec<Problem>> {
+    let (good, problems) = of_ours(std::env::vars_os());
+    if problems.is_empty() { Ok(good) } else { Err(problems) }
+}
+
+fn from_os_vars(
+    vars: impl IntoIterator<Item = (OsString, OsString)>,
+    queues: Queues,
+) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
+    let (good, problems) = of_ours(vars);
+    read(good, queues, problems)
+}
+
+fn of_ours(vars: impl IntoIterator<Item = (OsString, OsString)>) -> (BTreeMap<String, String>, Vec<Problem>) {
+    let (mut good, mut problems) = (BTreeMap::new(), Vec::new());
     for (name, value) in vars {
         let shown = name.to_string_lossy().into_owned();
         match (name.into_string(), value.into_string()) {
-            (Ok(name), Ok(value)) => good.push((name, value)),
+            (Ok(name), Ok(value)) if name.starts_with(PREFIX) => {
+                good.insert(name, value);
+            }
             _ if shown.starts_with(PREFIX) => {
                 problems.push(Problem::new(format!("{shown} is not Unicode"), format!("unset {shown}")));
             }
             _ => {}
         }
     }
-    read(good, problems)
+    (good, problems)
 }
 
 fn read(
     vars: impl IntoIterator<Item = (String, String)>,
+    queues: Queues,
     problems: Vec<Problem>,
 ) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
     let ours = vars
         .into_iter()
         .filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?.to_owned(), value.trim().to_owned())));
-    let mut reading = Reading { vars: ours.collect(), problems };
+    let mut reading = Reading { vars: ours.collect(), queues, problems };
     let config = reading.config();
     let (misspelt, warnings) = leftover::judge(&reading.vars, &config);
     reading.problems.extend(misspelt);
@@ -72,6 +110,16 @@ pub(crate) fn settings_of_ours() -> impl Iterator<Item = OsString> {
     std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
 }
 
+/// Who runs this process, by the name that the system's login set; `None` where it set none, as in most containers.
+#[must_use]
+pub fn user() -> Option<String> {
+    ["USER", "LOGNAME"]
+        .into_iter()
+        .filter_map(std::env::var_os)
+        .map(|name| name.to_string_lossy().trim().to_owned())
+        .find(|name| !name.is_empty())
+}
+
 /// Where the system looks for programs that are named without a path.
 pub(crate) fn search_path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
@@ -80,6 +128,7 @@ pub(crate) fn search_path() -> Vec<PathBuf> {
 /// Variables that are not read yet, by name without the prefix, and the problems so far.
 struct Reading {
     vars: BTreeMap<String, String>,
+    queues: Queues,
     problems: Vec<Problem>,
 }
 
@@ -116,8 +165,11 @@ impl Reading {
     /// The queues, and whether their names can be told apart in variables.
     fn names(&mut self, config: &mut Config) {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == "QUEUES") else { return };
-        if !self.vars.contains_key(setting.name) {
-            let problem = Problem::new(format!("{PREFIX}QUEUES is not set"), format!("{PREFIX}QUEUES=payments,emails"));
+        let is_empty = self.vars.get(setting.name).is_some_and(String::is_empty);
+        if is_empty || self.queues == Queues::Required && !self.vars.contains_key(setting.name) {
+            self.vars.remove(setting.name);
+            let how = if is_empty { "set, and empty" } else { "not set" };
+            let problem = Problem::new(format!("{PREFIX}QUEUES is {how}"), format!("{PREFIX}QUEUES=payments,emails"));
             self.problems.push(problem);
         }
         self.take(setting.name, setting, |value| to_process(setting, config, value));
@@ -173,7 +225,7 @@ impl Reading {
     }
 }
 
-fn of_scope(scopes: &'static [Scope]) -> impl Iterator<Item = &'static Setting> {
+pub(super) fn of_scope(scopes: &'static [Scope]) -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().filter(|setting| scopes.contains(&setting.scope))
 }
 

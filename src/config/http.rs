@@ -14,7 +14,7 @@ use url::Url;
 use super::ValueError;
 
 /// The URL of a handler: absolute, `http` or `https`, without a password and without a fragment.
-pub(super) fn handler_url(text: &str) -> Result<Url, ValueError> {
+pub(crate) fn handler_url(text: &str) -> Result<Url, ValueError> {
     const EXAMPLE: &str = "http://127.0.0.1:8080/jobs";
     let refuse = |what: String| ValueError::new(what, EXAMPLE);
     let mut url = Url::parse(text).map_err(|error| refuse(format!("{text:?} is no URL: {error}")))?;

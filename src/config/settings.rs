@@ -134,6 +134,13 @@ pub static SETTINGS: &[Setting] = &[
         |q, v| set(&mut q.handler_headers, http::headers(v)),
     ),
     queue(
+        "HANDLER_CREDENTIALS",
+        "`hide` or `pass`",
+        Some("hide"),
+        "Whether a program gets the worker's AWS credentials, as far as they are in variables.",
+        |q, v| value(&mut q.handler_credentials, v),
+    ),
+    queue(
         "PERMANENT_STATUS",
         "statuses",
         Some("400,410,413,415,422"),

@@ -5,7 +5,8 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    DeadLetter, FingerprintSource, GuardMode, HandlerSpec, KeyHash, KeySource, LogFormat, OutagePolicy, Start, http,
+    DeadLetter, FingerprintSource, GuardMode, HandlerCredentials, HandlerSpec, KeyHash, KeySource, LogFormat,
+    OutagePolicy, Start, http,
 };
 use crate::queue::QueueAddress;
 
@@ -21,7 +22,7 @@ pub struct ValueError {
 }
 
 impl ValueError {
-    pub(super) fn new(what: impl Into<String>, instead: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>, instead: impl Into<String>) -> Self {
         Self { what: what.into(), instead: instead.into() }
     }
 }
@@ -48,6 +49,7 @@ macro_rules! words {
     )+ };
 }
 words! {
+    HandlerCredentials { Hide = "hide", Pass = "pass" }
     GuardMode { Claim = "claim", None = "none" }
     KeyHash { Long = "long", Always = "always" }
     LogFormat { Json = "json", Text = "text" }

@@ -18,12 +18,15 @@ use aws_sdk_dynamodb::{
     },
 };
 
-use super::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TableKey, TakeOver, Written};
+use super::{
+    Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TableKey, TakeOver, Written,
+};
 use crate::clock::Clock;
 use errors::{Answer, meaning, stood_in_the_way};
 use expressions::{CLAIMABLE, Expressions, Update};
 use record::{Item, number, text};
 
+mod control;
 mod errors;
 mod expressions;
 mod record;
@@ -38,6 +41,9 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The key that [`Guard::probe`] writes. A record's key begins with its namespace or operation, in which `#` is
 /// escaped.
 const PROBE_KEY: &str = "#probe";
+
+/// What keys of items begin with that are no records: a probe's, and those of controls.
+const RESERVED: char = '#';
 
 /// How long DynamoDB keeps the item of a probe.
 const PROBE_TTL: Duration = Duration::from_secs(60 * 60);
@@ -77,8 +83,8 @@ impl DynamoDbGuard {
             let scan = self.client.scan().table_name(&self.table).consistent_read(true).set_exclusive_start_key(from);
             let page = within_timeout(scan.send()).await.map_err(meaning)?;
             for item in page.items.unwrap_or_default() {
-                // What has no version is a probe's.
-                if item.contains_key("v") {
+                let pk = item.get("pk").and_then(|pk| pk.as_s().ok());
+                if !pk.is_some_and(|pk| pk.starts_with(RESERVED)) {
                     records.push(record::from_item(item)?);
                 }
             }
@@ -175,6 +181,25 @@ impl Guard for DynamoDbGuard {
         let item = Item::from([("pk".to_owned(), text(PROBE_KEY)), ("expires_at".to_owned(), number(expires_at.0))]);
         // What counts is that the table could tell; it does hold, for nothing that has a version lives under this key.
         self.put(PROBE_KEY, item, Expressions::when("attribute_not_exists(#v)")).await.map(drop)
+    }
+
+    async fn control(&self, key: &ControlKey) -> Result<Control, GuardError> {
+        // Eventually consistent, at half the price: it is read all the time, and what is missed now is read next time.
+        let get = self.client.get_item().table_name(&self.table).key("pk", text(&key.pk().0));
+        match within_timeout(get.send()).await.map_err(meaning)?.item {
+            Some(item) => control::from_item(key, item.into_iter().collect()),
+            None => Ok(Control::default()),
+        }
+    }
+
+    async fn set_control(&self, key: &ControlKey, control: &Control) -> Result<(), GuardError> {
+        control.check()?;
+        let (pk, ours) = (&key.pk().0, super::control::VERSION);
+        let when = Expressions::when("attribute_not_exists(#v) OR #v = :ours").with(":ours", number(ours));
+        match self.put(pk, control::to_item(key, control), when).await? {
+            Ok(()) => Ok(()),
+            Err(_) => Err(GuardError::Foreign(format!("{pk}: another version, this one writes {ours}"))),
+        }
     }
 
     async fn facts(&self) -> Result<TableFacts, GuardError> {

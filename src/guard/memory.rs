@@ -12,7 +12,8 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    Change, Claim, Claimed, Guard, GuardError, LARGEST_RECORD, Pk, Record, TableFacts, TableKey, TakeOver, Written,
+    Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, LARGEST_RECORD, Pk, Record, TableFacts, TableKey,
+    TakeOver, Written,
 };
 
 /// A table of records in memory. Clones share it.
@@ -33,6 +34,8 @@ struct Table {
 #[derive(Debug)]
 enum Stored {
     Known(Box<Record>),
+    /// No record: what operators have said about a queue.
+    Control(Control),
     /// Of a version that this one cannot read.
     Foreign,
 }
@@ -66,7 +69,7 @@ impl MemoryGuard {
         self.table().records.remove(pk);
     }
 
-    /// Every write that was applied, in order: its name (`claim`, `take_over`, or a [`Change::name`]) and the record
+    /// Every write of a record that was applied, in order: its name (`claim`, `take_over`, or a [`Change::name`]) and the record
     /// that it made.
     #[must_use]
     pub fn history(&self) -> Vec<(&'static str, Record)> {
@@ -100,7 +103,7 @@ impl Stored {
     fn known(&self) -> Option<&Record> {
         match self {
             Self::Known(record) => Some(record),
-            Self::Foreign => None,
+            Self::Control(_) | Self::Foreign => None,
         }
     }
 }
@@ -110,7 +113,16 @@ impl Table {
         match self.records.get(pk) {
             None => Ok(None),
             Some(Stored::Known(record)) => Ok(Some(record)),
+            Some(Stored::Control(_)) => Err(GuardError::Foreign(format!("{pk}: no record"))),
             Some(Stored::Foreign) => Err(GuardError::Foreign(format!("{pk}: another version"))),
+        }
+    }
+
+    fn control(&self, key: &ControlKey) -> Result<Control, GuardError> {
+        match self.records.get(key.pk()) {
+            None => Ok(Control::default()),
+            Some(Stored::Control(control)) => Ok(control.clone()),
+            Some(_) => Err(GuardError::Foreign(format!("{}: another version", key.pk()))),
         }
     }
 
@@ -167,6 +179,18 @@ impl Guard for MemoryGuard {
 
     async fn probe(&self) -> Result<(), GuardError> {
         drop(self.call("probe"));
+        Ok(())
+    }
+
+    async fn control(&self, key: &ControlKey) -> Result<Control, GuardError> {
+        self.call("control").control(key)
+    }
+
+    async fn set_control(&self, key: &ControlKey, control: &Control) -> Result<(), GuardError> {
+        let mut table = self.call("set_control");
+        control.check()?;
+        table.control(key)?;
+        table.records.insert(key.pk().clone(), Stored::Control(control.clone()));
         Ok(())
     }
 

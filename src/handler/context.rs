@@ -117,13 +117,13 @@ pub(crate) struct Elsewhere(Arc<AtomicBool>);
 
 impl Elsewhere {
     /// The work is about to be handed over.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn begins(&self) {
         self.0.store(true, Ordering::Release);
     }
 
     /// It was not, or its end is known.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn ended(&self) {
         self.0.store(false, Ordering::Release);
     }

@@ -50,6 +50,11 @@ impl HandlerError {
         Self { verdict: Verdict::Permanent, ..self }
     }
 
+    #[cfg(feature = "http")]
+    pub(crate) fn with(self, verdict: Verdict) -> Self {
+        Self { verdict, ..self }
+    }
+
     /// A failed attempt, to be repeated after `delay` instead of after the back-off. At most 12 hours.
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { verdict: Verdict::Retry(Some(delay)), ..self }

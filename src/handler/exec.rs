@@ -30,7 +30,7 @@ use tokio::{
 
 use crate::{clock::Clock, config::env, message::Message};
 
-use super::{Cancelled, Handler, HandlerError, HandlerResult, JobContext, Probe, Raw, Traits};
+use super::{Cancelled, Handler, HandlerError, HandlerResult, JobContext, Probe, Raw, Traits, outside::NOT_YET_DELAY};
 use said::Said;
 
 mod facts;
@@ -43,10 +43,6 @@ const PERMANENT: i32 = 65;
 
 /// The exit code of work that is not to be done yet: `EX_TEMPFAIL` of `sysexits.h`.
 const NOT_YET: i32 = 75;
-
-/// When work comes again that is not to be done yet. An exit code has no room for a time, and half a minute is neither
-/// polling nor forgetting.
-const NOT_YET_DELAY: Duration = Duration::from_secs(30);
 
 /// How long the output is read on when the program has ended. Its group is killed by then, so only a process that has
 /// left the group can still hold the pipes, and that one is not waited for.
@@ -99,6 +95,7 @@ const CREDENTIALS: [&str; 15] = [
 /// | `LEASEHOLD_MESSAGE_ID` | |
 /// | `LEASEHOLD_RECEIVE_COUNT` | how often the message was received, this time included |
 /// | `LEASEHOLD_GROUP_ID` | the message group id, if there is one |
+/// | `LEASEHOLD_SENT_AT` | when the message was sent, in whole seconds since the Unix epoch, if that is known |
 /// | `LEASEHOLD_ATTRIBUTE_<NAME>` | each message attribute; the name in upper case, `-` and `.` as `_`; binary values in hexadecimal |
 /// | `LEASEHOLD_ATTRIBUTES_OMITTED` | names of attributes that were left out, by commas: together over 64 KiB, or two that would have one variable |
 ///

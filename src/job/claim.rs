@@ -39,7 +39,8 @@ pub(super) async fn claim(
     let mut found: Option<(Box<Record>, TakeOverKind)> = None;
     for _ in 0..CLAIM_TRIES {
         let sent = jobs.clock.now();
-        let claim = jobs.new_claim(pk, identity, &delivery.message, sent.wall);
+        let length = jobs.visibility.in_force();
+        let claim = jobs.new_claim(pk, identity, &delivery.message, (sent.wall, length));
         let (answer, kind) = match found.take() {
             None => (insisted(jobs, || guard.claim(&claim)).await, None),
             Some((seen, kind)) => {
@@ -55,7 +56,7 @@ pub(super) async fn claim(
                     return Err(Settlement::Held { until: not_before, why: Held::BackingOff });
                 }
                 let guard = (Arc::clone(guard), Arc::clone(&jobs.store));
-                return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, sent, jobs.visibility));
+                return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, sent, length));
             }
             // Swept, or given up, between the refusal and the takeover: there is nothing in the way any more.
             Ok(Claimed::Refused(None)) => {}
@@ -66,7 +67,7 @@ pub(super) async fn claim(
         }
     }
     // Others claim it all the time: one of them has it.
-    Err(Settlement::Held { until: jobs.clock.wall() + jobs.visibility / 2, why: Held::Running })
+    Err(Settlement::Held { until: jobs.clock.wall() + jobs.visibility.in_force() / 2, why: Held::Running })
 }
 
 /// Asks a second time, with the very same claim, when the first may have been applied: its record then shows our token
@@ -113,12 +114,12 @@ pub(super) async fn record_afterwards(
 }
 
 impl Jobs {
-    fn new_claim(&self, pk: &Pk, identity: &Identity, message: &Message, now: Millis) -> Claim {
+    fn new_claim(&self, pk: &Pk, identity: &Identity, message: &Message, (now, length): (Millis, Duration)) -> Claim {
         Claim {
             pk: pk.clone(),
             owner: Owner(self.clock.token()),
             now,
-            lease_until: now + self.visibility,
+            lease_until: now + length,
             fingerprint: identity.fingerprint.clone(),
             source: Source {
                 queue: self.name.to_string(),
@@ -139,7 +140,7 @@ impl Jobs {
             skew: self.clock_skew,
             max_takeovers: self.config.max_takeovers,
             unchanged_for: self.unchanged_for(record, now),
-            lease: self.visibility,
+            lease: self.visibility.in_force(),
             park: self.backoff(record.takeovers),
         };
         Err(match decide::found(record, &view) {

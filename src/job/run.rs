@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Handle,
-    sync::OwnedSemaphorePermit,
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
@@ -19,7 +18,7 @@ use crate::{
     lease::Lease,
 };
 
-use super::decide::Ended;
+use super::{Slot, decide::Ended};
 
 /// What may end a run before it ends by itself.
 #[derive(Debug)]
@@ -34,8 +33,8 @@ pub(super) struct Bounds<'a> {
     pub(super) slot: &'a Slot,
 }
 
-/// One place for a running handler. The run holds it too, so that it is free when the run is really over.
-pub(crate) type Slot = Arc<OwnedSemaphorePermit>;
+/// How a run ended, and what of it may still be at work here.
+pub(super) type Over = (Ended, Option<JoinSet<HandlerResult>>);
 
 /// How long an aborted task may take to be gone. One that does not yield takes longer, and counts as still running.
 const ABORT: Duration = Duration::from_millis(500);
@@ -44,18 +43,13 @@ const ABORT: Duration = Duration::from_millis(500);
 ///
 /// # Cancel safety
 /// Dropped, it aborts the handler at its next await; one on a blocking thread runs on.
-pub(super) async fn run(
-    work: Arc<dyn Work>,
-    cx: Arc<JobContext>,
-    blocking: bool,
-    bounds: Bounds<'_>,
-) -> (Ended, Option<JoinSet<HandlerResult>>) {
+pub(super) async fn run(work: Arc<dyn Work>, cx: Arc<JobContext>, blocking: bool, bounds: Bounds<'_>) -> Over {
     if bounds.halt.is_cancelled() || bounds.lease.left() <= bounds.grace {
         // Nothing new starts (rule L1): the claim was answered so late that the run would be cancelled as it begins.
         return (Ended::Interrupted { still_running: false }, None);
     }
     let mut task = JoinSet::new();
-    let slot = Arc::clone(bounds.slot);
+    let slot = bounds.slot.clone();
     let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());
     let elsewhere = cx.elsewhere.clone();
     if blocking {
@@ -133,4 +127,35 @@ fn panicked(error: JoinError) -> HandlerError {
         Err(_) => "the handler's task was aborted".to_owned(),
     };
     HandlerError::new(text).reason("panicked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CancelCause::{LeaseLost, Shutdown, TimedOut};
+
+    #[test]
+    fn d2_a_failure_without_an_answer_leaves_open_what_runs_and_an_answer_does_not() {
+        let handed_over = Elsewhere::default();
+        handed_over.begins();
+        let answered = Elsewhere::default();
+        let end = |result, told, elsewhere: &Elsewhere| returned(Ok(result), told, elsewhere);
+        let failed = || Err(HandlerError::new("it broke").reason("no_reply"));
+        let unanswered = end(failed(), None, &handed_over);
+        assert!(matches!(unanswered, Ended::Unanswered(failure) if failure.code == "no_reply"));
+        assert!(matches!(end(failed(), None, &answered), Ended::Returned(Err(_))));
+        for (elsewhere, expected) in [(&handed_over, true), (&answered, false)] {
+            let timed_out = end(failed(), Some(TimedOut), elsewhere);
+            assert!(matches!(timed_out, Ended::TimedOut { still_running } if still_running == expected));
+            for cause in [LeaseLost, Shutdown] {
+                let interrupted = end(failed(), Some(cause), elsewhere);
+                assert!(matches!(interrupted, Ended::Interrupted { still_running } if still_running == expected));
+            }
+        }
+        for told in [None, Some(TimedOut), Some(LeaseLost), Some(Shutdown)] {
+            assert!(matches!(end(Ok(()), told, &handed_over), Ended::Returned(Ok(()))), "{told:?}");
+            let permanent = Err(HandlerError::new("no").permanent());
+            assert!(matches!(end(permanent, told, &answered), Ended::Returned(Err(_))), "{told:?}");
+        }
+    }
 }

@@ -255,6 +255,22 @@ fn g9_nesting_is_bounded() {
 }
 
 #[test]
+fn what_is_said_of_a_queue_has_a_key_that_no_record_and_no_other_queue_has() {
+    let keys = [
+        (None, "payments", "#control#payments"),
+        (Some("prod"), "payments.fifo", "#control#prod/payments.fifo"),
+        (None, "prod/payments", "#control#prod%2Fpayments"),
+        (Some("prod/eu"), "payments", "#control#prod%2Feu/payments"),
+        (Some("a#b"), "c", "#control#a%23b/c"),
+    ];
+    for (namespace, queue, expected) in keys {
+        assert_eq!(control_pk(namespace, queue).0, expected);
+        let record = pk(namespace, "#control", &Key::from(queue), KeyHash::Long).expect("a key");
+        assert!(!record.0.starts_with('#'), "{record}");
+    }
+}
+
+#[test]
 fn g9_pointers_compare_only_what_they_point_at() {
     let source = FingerprintSource::Pointers(pointers(&["/amount", "/to"]));
     let of = |body: &str| print(&source, body);

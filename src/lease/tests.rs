@@ -117,7 +117,7 @@ async fn l7_extensions_are_clamped_to_the_cap_and_then_beats_stop() {
 #[tokio::test(start_paused = true)]
 async fn l4_deliveries_of_one_queue_beat_on_a_shared_tick() {
     let clock = Clock::simulated(1, 0);
-    let tick = Tick::for_leases_of(LENGTH);
+    let tick = Tick::new();
     let mut due = Vec::new();
     for _ in 0..3 {
         tokio::time::advance(Duration::from_millis(700)).await;

@@ -153,17 +153,8 @@ impl MemoryBroker {
 #[async_trait]
 impl Broker for MemoryBroker {
     async fn open(&self, address: &QueueAddress) -> Result<Arc<dyn Queue>, QueueError> {
-        let name = queue_name(address);
+        let name = address.queue_name();
         if self.account.lock().queues.contains_key(name) { Ok(self.queue(name)) } else { Err(QueueError::Missing) }
-    }
-}
-
-/// The queue's name: what stands last in a URL or an ARN.
-pub(crate) fn queue_name(address: &QueueAddress) -> &str {
-    match address {
-        QueueAddress::Name(name) => name,
-        QueueAddress::Url(url) => url.rsplit('/').next().unwrap_or_default(),
-        QueueAddress::Arn(arn) => arn.rsplit(':').next().unwrap_or_default(),
     }
 }
 

@@ -5,71 +5,91 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     aws::{self, Aws},
     clock::Clock,
-    config::{Config, DeadLetter, GuardMode, Problem, QueueConfig, VisibilityTimeout},
-    guard::{
-        Guard, GuardError,
-        dynamodb::DynamoDbGuard,
-        outage::{Absences, Circuit, WatchedGuard},
-    },
+    config::{Config, DeadLetter, GuardMode, Problem, QueueConfig, Start},
+    guard::{GuardError, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
-    job::{Jobs, Stuck},
-    lease::Tick,
     queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts},
-    settle::{
-        Desk,
-        dead_letter::{DeadLetters, Target},
-    },
+    settle::dead_letter::{DeadLetters, Target},
 };
 
 use super::{
-    Checked, Tally, Worker, WorkerError,
-    lanes::{Hall, SETTLING},
+    Checked, Worker, WorkerError,
+    lanes::Hall,
+    site::{Adapters, Handlers, Site},
 };
 
 /// Between two looks at what could not be reached: short, for a worker that is not ready does nothing else.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Between two looks at queues that were not started while others were (`START=available`).
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Looks until all is well, or as well as `START` asks for, and puts together what has passed.
 pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
     let (config, handlers) = settings(&worker)?;
     for warning in &worker.warnings {
         tracing::warn!("{warning}");
     }
     let clock = worker.clock.clone().unwrap_or_else(Clock::system);
-    let (broker, guard) = match (worker.adapters, worker.aws) {
+    let adapters = match (worker.adapters, worker.aws) {
         (Some(adapters), _) => adapters,
         (None, Some(sdk)) => adapters(&Aws::new(&sdk), &config),
         (None, None) => adapters(&Aws::new(&aws::load().await), &config),
     };
     let until = Instant::now() + config.start_timeout;
+    let site = Site::new(config, handlers, adapters, clock, worker.board);
+    let all: Vec<String> = site.config.queues.keys().cloned().collect();
     loop {
-        match look(&config, &*broker, &*guard).await {
-            Ok(seen) => return Ok(build(&config, handlers, guard, &clock, seen)),
-            Err(WorkerError::Unavailable(what)) if Instant::now() + RETRY < until => {
-                tracing::warn!("not ready: {what}");
-                sleep(RETRY).await;
-            }
-            Err(error) => return Err(error),
+        let seen = look(&site, &all).await;
+        let available = site.config.start == Start::Available && !seen.good.is_empty();
+        if available || seen.is_faultless() {
+            let missing = seen.tell_missing(&site, &all);
+            let halls = site.halls(seen.good);
+            return Ok(Checked { site: Arc::new(site), halls, missing });
+        }
+        if !seen.wrong.is_empty() {
+            return Err(WorkerError::Configuration(seen.wrong.into_iter().map(|(_, problem)| problem).collect()));
+        }
+        let what = seen.away.into_iter().map(|(_, what)| what).collect::<Vec<_>>().join("; ");
+        if Instant::now() + RETRY >= until {
+            return Err(WorkerError::Unavailable(what));
+        }
+        tracing::warn!("not ready: {what}");
+        site.board.problems(vec![what]);
+        sleep(RETRY).await;
+    }
+}
+
+/// Looks every minute at the queues that were not started, until some of them can be; `missing` are then the others.
+///
+/// # Cancel safety
+/// Dropped, it has only looked.
+pub(super) async fn come_late(site: &Site, missing: &mut Vec<String>) -> Vec<Arc<Hall>> {
+    if missing.is_empty() {
+        return std::future::pending().await;
+    }
+    loop {
+        sleep(LOOK_AGAIN).await;
+        let seen = look(site, missing).await;
+        let still_missing = seen.tell_missing(site, missing);
+        if !seen.good.is_empty() {
+            *missing = still_missing;
+            return site.halls(seen.good);
         }
     }
 }
 
-fn adapters(aws: &Aws, config: &Config) -> (Arc<dyn Broker>, Arc<dyn Guard>) {
+fn adapters(aws: &Aws, config: &Config) -> Adapters {
     (Arc::new(aws.sqs()), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone())))
 }
 
-type Handlers = BTreeMap<String, Arc<dyn ErasedHandler>>;
-
 /// What can be said without asking AWS: settings, handlers, keys.
-fn settings(worker: &Worker) -> Result<(Config, Handlers), WorkerError> {
+pub(super) fn settings(worker: &Worker) -> Result<(Config, Handlers), WorkerError> {
     let mut problems = worker.problems.clone();
     let config = match &worker.config {
         Ok(config) => config,
@@ -120,47 +140,87 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
     }
 }
 
+/// What a look has found.
+#[derive(Default)]
+struct Looked {
+    good: BTreeMap<String, Seen>,
+    /// What somebody has to mend, and the queue that it keeps from starting; `None` is the table, and keeps all that are
+    /// guarded.
+    wrong: Vec<(Option<String>, Problem)>,
+    /// What could not be reached, in the same way.
+    away: Vec<(Option<String>, String)>,
+}
+
+impl Looked {
+    fn is_faultless(&self) -> bool {
+        self.wrong.is_empty() && self.away.is_empty()
+    }
+
+    /// Which of the queues cannot be started, loudly.
+    fn tell_missing(&self, site: &Site, asked: &[String]) -> Vec<String> {
+        let wrong = self.wrong.iter().map(|(_, problem)| problem.to_string());
+        let told: Vec<String> = wrong.chain(self.away.iter().map(|(_, what)| what.clone())).collect();
+        for what in &told {
+            tracing::error!("looked at again in a minute: {what}");
+        }
+        site.board.problems(told);
+        asked.iter().filter(|name| !self.good.contains_key(*name)).cloned().collect()
+    }
+}
+
 /// A queue as it was found.
-struct Seen {
-    queue: Arc<dyn Queue>,
-    facts: Option<QueueFacts>,
-    dead_letters: DeadLetters,
+pub(super) struct Seen {
+    pub(super) queue: Arc<dyn Queue>,
+    pub(super) facts: Option<QueueFacts>,
+    pub(super) dead_letters: DeadLetters,
 }
 
-/// Looks at every queue and the table, and tells all that is wrong at once.
-async fn look(config: &Config, broker: &dyn Broker, guard: &dyn Guard) -> Result<BTreeMap<String, Seen>, WorkerError> {
-    let mut problems = Vec::new();
-    let mut seen = BTreeMap::new();
-    let mut away = Vec::new();
-    for (name, queue) in &config.queues {
-        match look_at_queue(name, queue, broker, &mut problems).await {
-            Ok(Some(found)) => {
-                seen.insert(name.clone(), found);
+/// Looks at these queues and the table, and finds all that is wrong at once.
+async fn look(site: &Site, names: &[String]) -> Looked {
+    let (config, mut looked) = (&site.config, Looked::default());
+    for (name, queue) in config.queues.iter().filter(|(name, _)| names.contains(name)) {
+        let mut problems = Vec::new();
+        let found = look_at_queue(name, queue, &*site.broker, &mut problems).await;
+        let is_good = problems.is_empty();
+        looked.wrong.extend(problems.into_iter().map(|problem| (Some(name.clone()), problem)));
+        match found {
+            Ok(Some(seen)) if is_good => drop(looked.good.insert(name.clone(), seen)),
+            Ok(_) => {}
+            Err(error) => {
+                let what = format!("the queue {name:?} ({}): {}", queue.address, with_causes(&error));
+                looked.away.push((Some(name.clone()), what));
             }
-            Ok(None) => {}
-            Err(error) => away.push(format!("the queue {:?} ({}): {}", name, queue.address, with_causes(&error))),
         }
     }
-    if config.queues.values().any(|queue| queue.guard == GuardMode::Claim) {
-        match guard.facts().await {
-            Ok(facts) => problems.extend(crate::guard::admin::problems(&config.table, &facts)),
-            Err(GuardError::Missing) => problems.push(Problem::new(
-                format!("there is no table {:?}", config.table),
-                "create it from infra/queue.yaml, or name another: LEASEHOLD_TABLE=..",
-            )),
-            Err(error @ GuardError::Denied(_)) => {
-                tracing::warn!("could not look at the table {:?}: {}", config.table, with_causes(&error));
-            }
-            Err(error) => away.push(format!("the table {:?}: {}", config.table, with_causes(&error))),
-        }
+    if config.queues.iter().any(|(name, queue)| names.contains(name) && queue.guard == GuardMode::Claim) {
+        look_at_table(site, &mut looked).await;
     }
-    if !problems.is_empty() {
-        return Err(WorkerError::Configuration(problems));
-    }
-    if away.is_empty() { Ok(seen) } else { Err(WorkerError::Unavailable(away.join("; "))) }
+    looked
 }
 
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+async fn look_at_table(site: &Site, looked: &mut Looked) {
+    let table = &site.config.table;
+    let before = (looked.wrong.len(), looked.away.len());
+    match site.guard.facts().await {
+        Ok(facts) => {
+            let problems = crate::guard::admin::problems(table, &facts);
+            looked.wrong.extend(problems.into_iter().map(|problem| (None, problem)));
+        }
+        Err(GuardError::Missing) => {
+            let mend = "create it from infra/queue.yaml, or name another: LEASEHOLD_TABLE=..";
+            looked.wrong.push((None, Problem::new(format!("there is no table {table:?}"), mend)));
+        }
+        Err(error @ GuardError::Denied(_)) => {
+            tracing::warn!("could not look at the table {table:?}: {}", with_causes(&error));
+        }
+        Err(error) => looked.away.push((None, format!("the table {table:?}: {}", with_causes(&error)))),
+    }
+    if (looked.wrong.len(), looked.away.len()) != before {
+        looked.good.retain(|name, _| site.config.queues.get(name).is_some_and(|queue| queue.guard == GuardMode::None));
+    }
+}
+
+pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
@@ -254,89 +314,4 @@ fn wrong_address<T>(
         ),
     });
     Ok(None)
-}
-
-/// Puts together what has passed.
-fn build(
-    config: &Config,
-    mut handlers: Handlers,
-    guard: Arc<dyn Guard>,
-    clock: &Clock,
-    seen: BTreeMap<String, Seen>,
-) -> Checked {
-    let (drain, halt, tally) = (CancellationToken::new(), CancellationToken::new(), Arc::new(Tally::default()));
-    let store = Arc::new(Circuit::new("the guard's table", clock.clone()));
-    let watched: Arc<dyn Guard> = Arc::new(WatchedGuard::new(Arc::clone(&guard), Arc::clone(&store)));
-    let worker = format!("{}-{}", std::process::id(), clock.token().get(..6).unwrap_or_default());
-    let halls = seen
-        .into_iter()
-        .filter_map(|(name, seen)| {
-            let queue = config.queues.get(&name)?.clone();
-            let facts = seen.facts.as_ref();
-            let visibility = visibility(queue.visibility_timeout, facts);
-            let guard = (queue.guard == GuardMode::Claim).then(|| Arc::clone(&watched));
-            let there = Arc::new(Circuit::new(format!("the handler of {name}"), clock.clone()));
-            let jobs = Jobs {
-                name: name.as_str().into(),
-                namespace: config.namespace.clone(),
-                key_hash: config.key_hash,
-                clock_skew: config.clock_skew,
-                cancel_grace: config.cancel_grace,
-                visibility,
-                handler: handlers.remove(&name)?,
-                guard: guard.clone(),
-                clock: clock.clone(),
-                worker: worker.clone(),
-                store: Arc::clone(&store),
-                there,
-                absences: Absences::default(),
-                stuck: Stuck::default(),
-                absurd: Default::default(),
-                halt: halt.clone(),
-                config: queue,
-            };
-            let desk = Desk {
-                queue: seen.queue,
-                guard,
-                clock: clock.clone(),
-                dead_letters: seen.dead_letters,
-                longest_backoff: jobs.config.backoff.cap,
-            };
-            let concurrency = jobs.config.concurrency;
-            Some(Arc::new(Hall {
-                wait_time: super::poll::wait_time(&name, jobs.config.wait_time, visibility, config.drain_timeout),
-                fifo: facts.map_or_else(|| jobs.config.address.to_string().ends_with(".fifo"), |facts| facts.fifo),
-                max_receive_count: facts
-                    .and_then(|facts| facts.redrive.as_ref())
-                    .map(|policy| policy.max_receive_count),
-                slots: Arc::new(Semaphore::new(concurrency)),
-                gathering: tokio::sync::Mutex::default(),
-                settling: Arc::new(Semaphore::new(SETTLING)),
-                places: Arc::new(Semaphore::new(concurrency.div_ceil(2))),
-                tick: Tick::for_leases_of(visibility),
-                intake: Arc::new(Circuit::new(format!("deletes from {name}"), clock.clone())),
-                drain: drain.clone(),
-                polled: CancellationToken::new(),
-                gone: CancellationToken::new(),
-                tally: Arc::clone(&tally),
-                jobs,
-                desk,
-            }))
-        })
-        .collect();
-    Checked {
-        halls,
-        tally,
-        drain,
-        halt,
-        guard: Some(guard),
-        clock: clock.clone(),
-        drain_timeout: config.drain_timeout,
-        cancel_grace: config.cancel_grace,
-    }
-}
-
-/// In a range, the queue's own timeout is where it starts (rule L3).
-fn visibility(range: VisibilityTimeout, facts: Option<&QueueFacts>) -> Duration {
-    facts.map_or(range.floor, |facts| facts.visibility.clamp(range.floor, range.ceiling))
 }

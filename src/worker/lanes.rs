@@ -7,23 +7,23 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Millis,
-    config::OutagePolicy,
+    config::{OutagePolicy, explain::longest_wait},
     guard::outage::Circuit,
-    job::{Jobs, Slot, job},
+    job::{Jobs, Slot, Slots, job},
     lease::{Beat, Tick, keep},
     message::Delivery,
     queue::{Queue, QueueError},
     settle::{self, Delayed, Deleted, Desk, Left, Settled, Settlement, settle},
 };
 
-use super::Tally;
+use super::{Tally, brake::Brake, control::Word, pace::Pace, pulse::Polls};
 
 /// One queue's side of the worker: what all its lanes share.
 pub(crate) struct Hall {
@@ -32,8 +32,14 @@ pub(crate) struct Hall {
     pub(crate) fifo: bool,
     /// From this receive on SQS gives a message to nobody but the dead-letter queue.
     pub(crate) max_receive_count: Option<u32>,
-    pub(crate) wait_time: Duration,
-    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) slots: Slots,
+    /// The most messages of one receive: on a full answer there is likely more.
+    pub(crate) portion: usize,
+    /// The most polls at once.
+    pub(crate) pollers: usize,
+    pub(crate) polls: Polls,
+    pub(crate) pace: Option<Pace>,
     /// Whose turn it is to gather slots: pollers that gather side by side share out what comes free, and then each asks
     /// for a few messages where one could ask for ten.
     pub(crate) gathering: tokio::sync::Mutex<()>,
@@ -44,6 +50,11 @@ pub(crate) struct Hall {
     pub(crate) tick: Tick,
     /// Open while the queue denies deletes.
     pub(crate) intake: Arc<Circuit>,
+    pub(crate) brake: Brake,
+    /// Where operators' word on the queue is; `None` without a table.
+    pub(crate) word: Option<Word>,
+    /// Open while an operator has paused the queue.
+    pub(crate) paused: Arc<Circuit>,
     /// Nothing new is begun.
     pub(crate) drain: CancellationToken,
     /// Every poll has come back: what is given back from now on is not received by ourselves.
@@ -57,6 +68,10 @@ pub(crate) struct Hall {
 /// the intake.
 pub(crate) const SETTLING: usize = 200;
 
+/// So many messages are let through at once on a trial: of a single one it could be the same again and again that keeps it
+/// from succeeding.
+const TRIAL: usize = 3;
+
 /// What is this near is waited for in place: a delay would cost a receive and whole seconds.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 
@@ -68,8 +83,8 @@ const HELD_JITTER: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 
 /// Works a lane off: one delivery after the other, as long as each is deleted; what stands behind one that is not goes
 /// back after it, so that a group keeps its order.
-pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: OwnedSemaphorePermit) {
-    let mut slot = Some(Arc::new(slot));
+pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: Slot) {
+    let mut slot = Some(slot);
     while let Some(head) = deliveries.pop_front() {
         let (alone, slot) = (deliveries.is_empty(), &mut slot);
         let work: BoxFuture<'_, bool> = Box::pin(async {
@@ -118,7 +133,10 @@ impl Hall {
             }
             let Some(taken) = self.take(slot).await else { return self.given_back(delivery) };
             let settlement = match job(&self.jobs, delivery, &taken).await {
-                Settlement::DeadLetter(dead) => return settle::dead_letter(&self.desk, delivery, *dead).await,
+                Settlement::DeadLetter(dead) => {
+                    self.brake.failed(&dead.note.code);
+                    return settle::dead_letter(&self.desk, delivery, *dead).await;
+                }
                 settlement => settlement,
             };
             drop(taken);
@@ -151,9 +169,9 @@ impl Hall {
                 // A slot that comes free while the worker drains is of no use; a dropped wait leaves the line.
                 biased;
                 () = self.drain.cancelled() => return None,
-                slot = Arc::clone(&self.slots).acquire_owned() => slot,
+                slot = self.slots.take() => slot,
             };
-            *slot = acquired.ok().map(Arc::new);
+            *slot = acquired;
         }
         slot.clone()
     }
@@ -219,15 +237,18 @@ impl Hall {
 
     /// Settles and counts; `true` if the message is deleted.
     async fn settle(&self, delivery: Delivery, settlement: Settlement) -> bool {
-        let message_id = delivery.message.id.clone();
+        let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
         let settled = settle(&self.desk, delivery, settlement).await;
         match settled {
             Settled::Deleted(why) => {
-                tracing::debug!(message_id, ?why, "deleted");
+                tracing::debug!(queue, message_id, ?why, "deleted");
                 self.intake.succeeded();
+                if why == Deleted::Done {
+                    self.brake.succeeded();
+                }
             }
-            Settled::Delayed(why) => tracing::debug!(message_id, ?why, "comes again later"),
-            Settled::Left(why) => tracing::info!(message_id, ?why, "left to its visibility timeout"),
+            Settled::Delayed { why, wait } => tracing::debug!(queue, message_id, ?why, ?wait, "comes again later"),
+            Settled::Left(why) => tracing::info!(queue, message_id, ?why, "left to its visibility timeout"),
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
         self.tally.count(|report| match settled {
@@ -235,11 +256,18 @@ impl Hall {
             Settled::Deleted(Deleted::Suppressed) => report.suppressed += 1,
             Settled::Deleted(Deleted::DeadLettered) => report.dead += 1,
             Settled::Deleted(Deleted::Dropped) => report.dropped += 1,
-            Settled::Delayed(Delayed::Failed | Delayed::Kept) => report.failed += 1,
-            Settled::Delayed(_) => report.released += 1,
+            Settled::Delayed { why: Delayed::Failed | Delayed::Kept, .. } => report.failed += 1,
+            Settled::Delayed { .. } => report.released += 1,
             Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
         });
         matches!(settled, Settled::Deleted(_))
+    }
+
+    /// Looks at what operators have said of the queue, and does it.
+    pub(super) async fn heed_operators(&self) {
+        if let Some(word) = &self.word {
+            word.heed(self).await;
+        }
     }
 
     /// Waits until nothing speaks against receiving.
@@ -251,14 +279,30 @@ impl Hall {
 
     /// What is away, if something is that makes receiving pointless.
     pub(super) fn open_circuit(&self) -> Option<&Circuit> {
-        let needs_the_store = self.jobs.guard.is_some() && self.jobs.config.guard_outage == OutagePolicy::Pause;
-        let store = needs_the_store.then_some(&self.jobs.store);
-        [Some(&self.intake), Some(&self.jobs.there), store].into_iter().flatten().find(|c| c.is_open()).map(|c| &**c)
+        self.circuits().find(|circuit| circuit.is_open())
     }
 
     /// What is on trial: real work has to show that it is back.
     pub(super) fn on_trial(&self) -> Option<&Circuit> {
-        [&self.intake, &self.jobs.there].into_iter().find(|circuit| circuit.is_trial()).map(|circuit| &**circuit)
+        self.circuits().find(|circuit| circuit.is_trial())
+    }
+
+    /// All that can pause the queue.
+    pub(super) fn circuits(&self) -> impl Iterator<Item = &Circuit> {
+        let needs_the_store = self.jobs.guard.is_some() && self.jobs.config.guard_outage == OutagePolicy::Pause;
+        let store = needs_the_store.then_some(&self.jobs.store);
+        let always = [&self.paused, &self.intake, &self.jobs.there, &self.brake.circuit];
+        always.into_iter().chain(store).map(|circuit| &**circuit)
+    }
+
+    /// How many messages a receive may bring at the most.
+    pub(super) fn most(&self) -> usize {
+        if self.on_trial().is_some() { self.portion.min(TRIAL) } else { self.portion }
+    }
+
+    /// How long a poll waits: as asked, or as long as it may.
+    pub(super) fn wait_time(&self) -> Duration {
+        self.jobs.config.wait_time.min(longest_wait(self.jobs.visibility.in_force(), self.drain_timeout))
     }
 }
 

@@ -1,37 +1,51 @@
 //! Polling: slots first, then a long poll, then lanes.
 //!
-//! A poll that was sent is always awaited, whatever happens meanwhile: messages that SQS hands to an aborted one stay
+//! One poll is parked on an idle queue; while receives come back full there are more, as far as slots can use them (rule
+//! R6). A poll that was sent is always awaited, whatever happens meanwhile: messages that SQS hands to an aborted one stay
 //! hidden for a whole timeout.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc::UnboundedSender},
+    sync::mpsc::UnboundedSender,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
-    clock::{Clock, Moment},
-    config::DRAIN_RESERVE,
+    clock::{Millis, Moment},
+    job::Slot,
     lease::{Deadline, Lease},
     message::Delivery,
-    queue::{BATCH, LONGEST_VISIBILITY, Receive, Received},
+    queue::{LONGEST_VISIBILITY, Receive, Received},
 };
 
-use super::lanes::Hall;
+use super::{check::with_causes, lanes::Hall, pulse::Pulse};
 
-/// One lane that is to begin.
-pub(super) type Begun = (VecDeque<Delivery>, OwnedSemaphorePermit);
+/// What a poller tells who owns it.
+#[derive(Debug)]
+pub(super) enum Polled {
+    /// A lane is to begin.
+    Lane(VecDeque<Delivery>, Slot),
+    /// A receive came back full: there is more, and another poller may fetch it.
+    Full,
+    /// A receive should have come back by now: another poller takes its sender's place.
+    Late,
+}
+
+/// Whether a poller goes on when there is little to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Poller {
+    /// The one that is parked on an idle queue.
+    Constant,
+    /// One of those beside it, while receives come back full.
+    Extra,
+}
 
 /// At saturation a poller waits this long for more slots to come free, rather than ask for one message at a time.
 const GATHER: Duration = Duration::from_millis(100);
+
+/// It does not wait for more than this part of all slots: those that are free meanwhile do nothing.
+const WORTH_A_RECEIVE: usize = 3;
 
 /// A lease counts from the reply's arrival less this: the reply took its time to come.
 const ALLOWANCE: Duration = Duration::from_millis(500);
@@ -45,17 +59,18 @@ const CAP_MARGIN: Duration = Duration::from_secs(60);
 /// How long a poller waits for the outcome of the work that it brought for a trial.
 const TRIAL: Duration = Duration::from_secs(10);
 
-/// An empty answer that came sooner, for there was no wait time, is followed by a pause: idle polling must not spin.
+/// An empty answer that came sooner, for there was no wait time, is followed by a pause: idle polling must not spin. Also
+/// how long an extra poll is parked: it holds slots that the constant one could use.
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
 
 /// Pauses after failed polls: the first, and the longest.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
+pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
 
-/// Polls until the worker drains.
+/// Polls until the worker drains, or for an extra poller until a receive does not come back full.
 ///
 /// # Cancel safety
 /// Dropped, what the poll on the wire brings stays hidden for a whole timeout.
-pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSender<Begun>) {
+pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSender<Polled>, poller: Poller) {
     let mut failures = 0;
     loop {
         let slots = tokio::select! {
@@ -64,29 +79,61 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, lanes: UnboundedSen
             () = hall.drain.cancelled() => return,
             slots = ready(&hall) => slots,
         };
-        let ask =
-            Receive { max: slots.len(), wait: hall.wait_time, visibility: hall.jobs.visibility, attempt_id: None };
+        let wait = if poller == Poller::Extra { hall.wait_time().min(SHORTEST_POLL) } else { hall.wait_time() };
+        let visibility = hall.jobs.visibility.in_force();
+        let ask = Receive { max: slots.len(), wait, visibility, attempt_id: None };
         let sent = hall.jobs.clock.now();
         let stalls = pulse.stalls();
-        match hall.desk.queue.receive(&ask).await {
+        let mut is_late = false;
+        let answer = {
+            let _out = hall.polls.sent(wait);
+            let mut receive = pin!(hall.desk.queue.receive(&ask));
+            match timeout(wait + LATE, &mut receive).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    is_late = true;
+                    // The receiver lives as long as any poller does.
+                    let _ = polled.send(Polled::Late);
+                    receive.await
+                }
+            }
+        };
+        let brought = answer.as_ref().map_or(0, Vec::len);
+        if let Some(pace) = &hall.pace {
+            pace.give_back(ask.max.saturating_sub(brought));
+        }
+        match answer {
             Ok(received) => {
                 failures = 0;
-                let start = counted_from(sent, hall.jobs.clock.now(), ask.wait, pulse.stood_still_since(stalls));
-                let pause = if received.is_empty() {
-                    SHORTEST_POLL.saturating_sub(sent.instant.elapsed())
-                } else {
-                    Duration::ZERO
+                hall.polls.answered();
+                let arrived = hall.jobs.clock.now();
+                let start = counted_from(sent, arrived, wait, pulse.stood_still_since(stalls));
+                let pause = match brought {
+                    0 => SHORTEST_POLL.saturating_sub(sent.instant.elapsed()),
+                    _ => Duration::ZERO,
                 };
-                begin(&hall, received, start, slots, &lanes);
+                begin(&hall, received, (start, visibility), slots, &polled);
+                if is_late {
+                    return;
+                }
+                if brought >= hall.portion {
+                    let _ = polled.send(Polled::Full);
+                } else if poller == Poller::Extra {
+                    return;
+                }
                 verdict(&hall).await;
                 unless_draining(&hall, sleep(pause)).await;
             }
+            // The constant one meets the same, and tells it.
+            Err(_) if poller == Poller::Extra || is_late => return,
             Err(error) => {
                 drop(slots);
                 failures += 1;
                 let most = RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1);
                 let pause = hall.jobs.clock.part_of(most);
-                tracing::warn!(queue = &*hall.jobs.name, %error, failures, "the poll failed; again in {pause:?}");
+                let error = with_causes(&error);
+                hall.polls.failed(error.clone());
+                tracing::warn!(queue = &*hall.jobs.name, error, failures, "the poll failed; again in {pause:?}");
                 unless_draining(&hall, sleep(pause)).await;
             }
         }
@@ -110,44 +157,43 @@ async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
     }
 }
 
-/// A poll's reply that comes near the end of the visibility timeout brings messages that are already over (rule R4); one
-/// that comes after the drain has to be aborted, and hides what it brings for a whole timeout (rule D1).
-pub(super) fn wait_time(name: &str, asked: Duration, visibility: Duration, drain_timeout: Duration) -> Duration {
-    let most = (visibility / 2).min(drain_timeout.saturating_sub(DRAIN_RESERVE));
-    let most = Duration::from_secs(most.as_secs());
-    if asked > most {
-        let why = "a poll must come back within half of the visibility timeout, and before a drain ends";
-        tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {why}");
-    }
-    asked.min(most)
-}
-
-/// Waits until messages may be received and there are slots for them (rule R1).
-async fn ready(hall: &Hall) -> Vec<OwnedSemaphorePermit> {
+/// Waits until messages may be received, there are slots for them (rule R1), and the pace lets them begin.
+async fn ready(hall: &Hall) -> Vec<Slot> {
     loop {
         hall.may_receive().await;
         let _turn = hall.gathering.lock().await;
-        let wanted = most(hall);
-        let mut slots = Vec::with_capacity(wanted);
-        let Ok(first) = Arc::clone(&hall.slots).acquire_owned().await else { return slots };
-        slots.push(first);
-        let gather_until = Instant::now() + GATHER;
-        while slots.len() < wanted {
-            match timeout_at(gather_until, Arc::clone(&hall.slots).acquire_owned()).await {
-                Ok(Ok(slot)) => slots.push(slot),
-                Ok(Err(_)) | Err(_) => break,
-            }
+        let mut slots = gather(hall, hall.most()).await;
+        if let Some(pace) = &hall.pace {
+            let may_begin = pace.book(slots.len()).await;
+            slots.truncate(may_begin);
         }
         // Waiting took time; it may be that nothing should be received by now.
-        if most(hall) >= slots.len() && hall.open_circuit().is_none() {
+        if hall.most() >= slots.len() && hall.open_circuit().is_none() {
             return slots;
+        }
+        if let Some(pace) = &hall.pace {
+            pace.give_back(slots.len());
         }
     }
 }
 
-/// How many messages a receive may bring at the most.
-fn most(hall: &Hall) -> usize {
-    if hall.on_trial().is_some() { 1 } else { BATCH.min(hall.jobs.config.concurrency) }
+/// Waits for a first slot, a short while for as many as are worth a receive, and takes what is free beside them.
+async fn gather(hall: &Hall, wanted: usize) -> Vec<Slot> {
+    let mut slots = Vec::with_capacity(wanted);
+    let enough = (hall.jobs.config.concurrency / WORTH_A_RECEIVE).clamp(1, wanted.max(1));
+    slots.extend(hall.slots.take().await);
+    let until = Instant::now() + GATHER;
+    while slots.len() < enough {
+        match timeout_at(until, hall.slots.take()).await {
+            Ok(Some(slot)) => slots.push(slot),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    while slots.len() < wanted {
+        let Some(slot) = hall.slots.try_take() else { break };
+        slots.push(slot);
+    }
+    slots
 }
 
 /// From when a delivery's lease counts (rule R2): the reply's arrival less an allowance; the sending, if the reply may
@@ -157,7 +203,7 @@ fn counted_from(sent: Moment, arrived: Moment, wait: Duration, stood_still: bool
     if stood_still || took > wait + LATE || took < ALLOWANCE {
         return sent;
     }
-    let wall = crate::clock::Millis(arrived.wall.0.saturating_sub(ALLOWANCE.as_millis().try_into().unwrap_or(0)));
+    let wall = Millis(arrived.wall.0.saturating_sub(ALLOWANCE.as_millis().try_into().unwrap_or(0)));
     Moment { instant: arrived.instant - ALLOWANCE, wall }
 }
 
@@ -165,14 +211,14 @@ fn counted_from(sent: Moment, arrived: Moment, wait: Duration, stood_still: bool
 fn begin(
     hall: &Hall,
     received: Vec<Received>,
-    start: Moment,
-    mut slots: Vec<OwnedSemaphorePermit>,
-    lanes: &UnboundedSender<Begun>,
+    lease: (Moment, Duration),
+    mut slots: Vec<Slot>,
+    polled: &UnboundedSender<Polled>,
 ) {
     let mut begun: Vec<(Option<String>, VecDeque<Delivery>)> = Vec::new();
     for received in received {
         let group = received.message.group.clone().filter(|_| hall.fifo);
-        let delivery = delivery(hall, received, start);
+        let delivery = delivery(hall, received, lease);
         match begun.iter_mut().find(|(of, _)| group.is_some() && *of == group) {
             Some((_, lane)) => lane.push_back(delivery),
             None => begun.push((group, VecDeque::from([delivery]))),
@@ -187,73 +233,21 @@ fn begin(
             return;
         };
         // The receiver lives as long as any poller does.
-        let _ = lanes.send((lane, slot));
+        let _ = polled.send(Polled::Lane(lane, slot));
     }
 }
 
-fn delivery(hall: &Hall, received: Received, start: Moment) -> Delivery {
-    let lease = Lease::new(hall.jobs.clock.clone(), start, hall.jobs.visibility)
+fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)) -> Delivery {
+    let lease = Lease::new(hall.jobs.clock.clone(), start, length)
         .capped(Deadline::after(start, LONGEST_VISIBILITY - CAP_MARGIN));
     let is_last = hall.max_receive_count.is_some_and(|most| received.message.receive_count >= most);
     Delivery { message: Arc::new(received.message), handle: received.handle, lease, is_last }
 }
 
-/// Notices when the whole process stood still: stopped, suspended, or starved of its processor.
-#[derive(Debug)]
-pub(super) struct Pulse {
-    clock: Clock,
-    /// Locked for single look-ups.
-    last: Mutex<Moment>,
-    stalls: AtomicU64,
-}
-
-/// How often the pulse beats, and the gap between two beats that is a stall.
-const PULSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
-
-impl Pulse {
-    pub(super) fn new(clock: Clock) -> Self {
-        Self { last: Mutex::new(clock.now()), clock, stalls: AtomicU64::new(0) }
-    }
-
-    /// Beats, for ever.
-    pub(super) async fn beat(&self) {
-        loop {
-            if self.gap() > PULSE.1 {
-                self.stalls.fetch_add(1, Ordering::Relaxed);
-            }
-            *self.last() = self.clock.now();
-            sleep(PULSE.0).await;
-        }
-    }
-
-    fn last(&self) -> MutexGuard<'_, Moment> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn gap(&self) -> Duration {
-        self.clock.now().since(*self.last())
-    }
-
-    fn stalls(&self) -> u64 {
-        self.stalls.load(Ordering::Relaxed)
-    }
-
-    /// Whether there was a stall since `stalls` was read, or there is one that the pulse has not yet come round to.
-    fn stood_still_since(&self, stalls: u64) -> bool {
-        self.stalls() != stalls || self.gap() > PULSE.1
-    }
-}
-
-/// Pollers of one queue: each can have ten messages on the way.
-pub(super) fn pollers(concurrency: usize) -> usize {
-    /// More add nothing but requests, before polling adapts.
-    const MOST: usize = 4;
-    concurrency.div_ceil(BATCH).clamp(1, MOST)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     #[tokio::test(start_paused = true)]
     async fn r2_a_lease_counts_from_the_sending_where_the_machine_was_suspended_meanwhile() {
@@ -263,12 +257,9 @@ mod tests {
         let wait = Duration::from_secs(10);
         let arrived = clock.now();
         assert_eq!(counted_from(sent, arrived, wait, false).instant, arrived.instant - ALLOWANCE);
+        assert_eq!(counted_from(sent, arrived, wait, true).instant, sent.instant);
         // Suspended: the monotonic clock stood still, the wall clock did not.
         let arrived = clock.skewed(1, 60_000).now();
         assert_eq!(counted_from(sent, arrived, wait, false).instant, sent.instant);
-        let pulse = Pulse::new(clock.clone());
-        assert!(!pulse.stood_still_since(0));
-        *pulse.last() = clock.skewed(1, -5_000).now();
-        assert!(pulse.stood_still_since(0), "also where it was short");
     }
 }

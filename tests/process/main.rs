@@ -1,18 +1,25 @@
-//! The real `leasehold run`, as a process: signals, exit codes, exec handlers, and what happens when it is killed. SQS and
-//! DynamoDB are the embedded engine, in this process.
+//! The real `leasehold`, as a process: signals, exit codes, exec and HTTP handlers, and what happens when it is killed.
+//! SQS and DynamoDB are the embedded engine, in this process.
 #![cfg(all(unix, feature = "demo"))]
 #![expect(clippy::expect_used, reason = "helpers of tests, which clippy takes for production code here")]
 
 mod bench;
 mod cases;
+mod command;
+mod config;
 mod crash;
 mod demo;
+mod dev;
 mod freeze;
+mod health;
+mod http;
 mod kill;
 mod moments;
 mod outage;
+mod pause;
 mod proxy;
 mod run;
+mod send;
 mod start;
 mod stop;
 mod sweep;

@@ -30,9 +30,20 @@ async fn a_program_gets_the_environment_without_settings_and_credentials() {
         assert!(names.contains(kept), "{kept} in {told}");
     }
     let ours: Vec<_> = names.iter().filter(|name| name.starts_with("LEASEHOLD_")).copied().collect();
-    let facts = ["ATTEMPT", "DEADLINE", "FENCE", "IDEMPOTENCY_KEY", "MESSAGE_ID", "QUEUE", "RECEIVE_COUNT"];
+    let facts = ["ATTEMPT", "DEADLINE", "FENCE", "IDEMPOTENCY_KEY", "MESSAGE_ID", "QUEUE", "RECEIVE_COUNT", "SENT_AT"];
     assert_eq!(ours, facts.map(|fact| format!("LEASEHOLD_{fact}")));
     assert!(!names.iter().any(|name| name.contains("KEY_ID") || name.contains("SECRET") || name.contains("TOKEN")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_gets_credentials_where_the_settings_say_so() {
+    let bench = Bench::new().await;
+    bench.send(["a"]).await;
+    let settings = bench.settings("echo \"$AWS_ACCESS_KEY_ID\" > told; exit 0");
+    let mut worker = settings.set("LEASEHOLD_JOBS_HANDLER_CREDENTIALS", "pass").start();
+    worker.says("\"deleted\"").await;
+    worker.stops().await.clean_report();
+    assert_eq!(fs::read_to_string(bench.path("told")).expect("was written"), "test\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

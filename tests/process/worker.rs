@@ -18,6 +18,7 @@ use crate::{bench::SOON, proxy::Proxy};
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     folder: std::path::PathBuf,
+    command: String,
     variables: BTreeMap<String, String>,
     args: Vec<String>,
 }
@@ -25,12 +26,13 @@ pub(crate) struct Settings {
 impl Settings {
     /// An account at that endpoint, and nothing of Leasehold's own.
     pub(crate) fn new(endpoint: &str, folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), variables: BTreeMap::new(), args: Vec::new() }
+        Self { folder: folder.to_owned(), command: "run".to_owned(), variables: BTreeMap::new(), args: Vec::new() }
             .set("AWS_ENDPOINT_URL", endpoint)
             .set("AWS_REGION", "us-east-1")
             .set("AWS_ACCESS_KEY_ID", "test")
             .set("AWS_SECRET_ACCESS_KEY", "test")
             .set("AWS_EC2_METADATA_DISABLED", "true")
+            .set("LEASEHOLD_HTTP_ADDR", "off") // workers run side by side here
             .set("PATH", "/usr/local/bin:/usr/bin:/bin")
     }
 
@@ -58,7 +60,12 @@ impl Settings {
             .set("LEASEHOLD_CONCURRENCY", "5")
     }
 
-    /// With an argument after `leasehold run`.
+    /// Another command than `leasehold run`.
+    pub(crate) fn command(self, command: &str) -> Self {
+        Self { command: command.to_owned(), ..self }
+    }
+
+    /// With an argument after the command.
     pub(crate) fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.to_owned());
         self
@@ -66,7 +73,7 @@ impl Settings {
 
     pub(crate) fn start(&self) -> Worker {
         let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-            .arg("run")
+            .arg(&self.command)
             .args(&self.args)
             .env_clear()
             .envs(&self.variables)

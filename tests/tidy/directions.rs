@@ -30,6 +30,11 @@ const ROOMS: &[(&str, &str)] = &[
     ("handler", "clock guard guard::execution key message"),
     // Of the environment, a program gets what `config::env` leaves in.
     ("handler::exec", "clock config::env handler message"),
+    // Made of values that settings have, which are checked where they are read.
+    (
+        "handler::http",
+        "clock config::HandlerHeader config::PermanentStatus config::ValueError config::http handler message",
+    ),
     ("settle", "clock guard lease message queue"),
     // The job never touches the queue; of it, it knows how long a message can be hidden.
     (
@@ -38,8 +43,11 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "worker",
-        "aws clock config guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue settle shutdown",
+        "aws clock config guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status",
     ),
+    // It tells a status, and knows nothing of who made it.
+    ("serve", "status"),
+    ("status", ""),
     ("testing", "clock guard guard::memory message queue queue::memory settle::dead_letter shutdown worker"),
     ("embedded", ""),
 ];

@@ -31,7 +31,8 @@ async fn l4_a_handler_inside_its_lease_costs_two_writes_and_no_beat() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a","millis":14000}"#);
     worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
-    assert_eq!(bed.guard.calls().into_iter().collect::<Vec<_>>(), [("claim", 1), ("confirm", 1), ("facts", 1)]);
+    let calls = bed.guard.calls().into_iter().filter(|(what, _)| *what != "control").collect::<Vec<_>>();
+    assert_eq!(calls, [("claim", 1), ("confirm", 1), ("facts", 1)]);
     assert!(!bed.queue("jobs").calls().contains_key("change_visibility"));
 }
 

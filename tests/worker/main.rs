@@ -11,6 +11,7 @@ mod guarding;
 mod lanes;
 mod leases;
 mod life;
+mod pacing;
 mod receiving;
 mod sequences;
 mod simulation;

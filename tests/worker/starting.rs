@@ -1,12 +1,14 @@
 //! Everything that is looked at before the first receive (rule R5).
 
+use std::time::Duration;
+
 use leasehold::{
     Handler, HandlerResult, JobContext, Raw, Shutdown, WorkerError,
     guard::{TableFacts, TableKey},
     handler,
     testing::{Failure, Fault, MemoryQueueSettings, TestBed},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::bench::{Book, worker};
 
@@ -102,4 +104,56 @@ async fn d3_a_stop_before_the_start_ends_at_once() {
     shutdown.drain();
     let report = worker(&bed, &book, &[]).run(shutdown).await.unwrap();
     assert_eq!(report, leasehold::StopReport::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_available_starts_the_good_queues_and_the_others_when_they_are_mended() {
+    let (bed, book) = (TestBed::new(&["good"]), Book::new());
+    let vars = [
+        ("LEASEHOLD_QUEUES", "good,absent"),
+        ("LEASEHOLD_KEY", "/id"),
+        ("LEASEHOLD_START", "available"),
+        ("LEASEHOLD_ABSENT_OPERATION", "other"),
+    ];
+    bed.send("good", r#"{"id":"a"}"#);
+    let worker = bed.worker(&vars).queue("good", book.clone()).queue("absent", book.clone());
+    let health = worker.health();
+    let mend = async {
+        sleep(Duration::from_secs(30)).await;
+        let status = health.status();
+        bed.add("absent", 100);
+        bed.send("absent", r#"{"id":"b"}"#);
+        sleep(Duration::from_secs(45)).await;
+        (status, health.status())
+    };
+    let (report, (status, mended)) = tokio::join!(worker.run(Shutdown::when(sleep(Duration::from_secs(90)))), mend);
+    assert_eq!(report.unwrap().done, 2);
+    assert!(!status.is_ready() && status.problems.iter().any(|what| what.contains("absent")), "{status:?}");
+    assert_eq!(status.queues.keys().collect::<Vec<_>>(), ["good"]);
+    assert!(mended.is_ready() && mended.queues.len() == 2, "{mended:?}");
+    assert!((59..=72).contains(&book.began("b")[0]), "looked at again after a minute: {:?}", book.began("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_available_does_not_start_without_any_good_queue() {
+    let bed = TestBed::new(&[]);
+    let vars = [("LEASEHOLD_QUEUES", "a,b"), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_START", "available")];
+    let problems = refusal(bed.worker(&vars).queue("a", handler(nothing)).queue("b", handler(nothing))).await;
+    assert_eq!(problems.len(), 2, "{problems:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_available_starts_what_needs_no_table_without_one() {
+    let (bed, book) = (TestBed::new(&["free", "guarded"]), Book::new());
+    bed.guard_faults.always("facts", Fault::Fail(Failure::Missing));
+    bed.send("free", r#"{"id":"a"}"#);
+    let vars = [
+        ("LEASEHOLD_QUEUES", "free,guarded"),
+        ("LEASEHOLD_KEY", "/id"),
+        ("LEASEHOLD_START", "available"),
+        ("LEASEHOLD_FREE_GUARD", "none"),
+    ];
+    let worker = bed.worker(&vars).queue("free", book.clone()).queue("guarded", book.clone());
+    let report = worker.run(bed.until_idle()).await.unwrap();
+    assert_eq!(report.done, 1);
 }

@@ -1,66 +1,38 @@
-//! What `--help` says below the options: examples, exit codes, and the settings from the library's own table.
-//!
-//! Says nothing that is not so elsewhere: what a handler is told is documented at `ExecHandler`.
+//! What `--help` says below the options where several commands share it: exit codes, and the settings from the library's
+//! own table. What is one command's alone stands beside its options.
 
 use std::fmt::Write;
 
 use leasehold::config::{SETTINGS, Scope, Setting};
 
-const EXIT_CODES: &str = "\
+pub(crate) use pause::{pause, resume};
+pub(crate) use run::run;
+
+mod pause;
+mod run;
+
+#[cfg(feature = "demo")]
+const NEWCOMERS: &str = "\
+Begin with:
+  leasehold dev payments --key /id --handler 'exec:cat'
+  leasehold send --endpoint-url http://127.0.0.1:4567 payments '{\"id\":\"1\"}'   # elsewhere
+
+";
+
+#[cfg(not(feature = "demo"))]
+const NEWCOMERS: &str = "";
+
+const SETTINGS_ARE: &str = "\
+Settings are environment variables: see `leasehold run --help`, and `leasehold config` for those in force. Each command \
+has examples in its own --help.";
+
+pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0   all is done, or the worker was told to stop and has stopped cleanly
   64  the command line is wrong
   69  AWS could not be reached within LEASEHOLD_START_TIMEOUT
   78  the configuration is wrong; every problem is on standard error, with a line that mends it
   1   anything else";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  One queue, its work named by a field of the JSON body, done by a program:
-
-    export LEASEHOLD_QUEUES=payments
-    export LEASEHOLD_PAYMENTS_KEY=/payment_id
-    export LEASEHOLD_PAYMENTS_HANDLER='exec:./charge --verbose'
-    leasehold run
-
-  Two queues, of which this process works on one:
-
-    export LEASEHOLD_QUEUES=payments,emails
-    leasehold run --only emails
-
-  Against LocalStack:
-
-    export AWS_ENDPOINT_URL=http://localhost:4566 AWS_REGION=us-east-1
-    export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test
-    leasehold run";
-
-const HANDLERS: &str = "\
-Handlers:
-  exec:program args   is run for each message, without a shell, with the body on its standard input.
-
-  Its exit code is the verdict:
-    0   done: the work is recorded, the message deleted
-    65  failed for good: dead-lettered, with the end of its standard error as the reason
-    75  not yet: again in 30 seconds, without using an attempt
-    *   any other code or a signal: a failed attempt, again after the back-off
-  A program that cannot be found or started uses no attempt; its queue pauses until it is there.
-
-  It is told in its environment:
-    LEASEHOLD_IDEMPOTENCY_KEY       to be handed to whatever it calls: the same on every attempt
-    LEASEHOLD_FENCE                 grows with every run of a key
-    LEASEHOLD_ATTEMPT               from 1
-    LEASEHOLD_DEADLINE              when its time is up, in seconds since 1970
-    LEASEHOLD_MESSAGE_ID, LEASEHOLD_RECEIVE_COUNT, LEASEHOLD_GROUP_ID
-    LEASEHOLD_ATTRIBUTE_<NAME>      each message attribute
-    LEASEHOLD_ATTRIBUTES_OMITTED    names of attributes that were too large, or not to be told apart
-  It inherits the rest of the environment, but neither the settings below nor AWS credentials.
-
-  To stop it, SIGTERM is sent to its process group, and SIGKILL after LEASEHOLD_CANCEL_GRACE.";
-
-const SIGNALS: &str = "\
-Signals:
-  SIGTERM, SIGINT     take nothing new, let handlers finish, give the rest back; gone within
-                      LEASEHOLD_DRAIN_TIMEOUT. A second one does not wait for handlers.";
 
 /// One line for each paragraph: it is wrapped where the terminal ends.
 const NOTES: &str = "\
@@ -70,15 +42,11 @@ brackets, the variable without it is the default for all queues.";
 
 /// Below the options of `leasehold`.
 pub(crate) fn command() -> String {
-    format!("Settings are environment variables: see `leasehold run --help`.\n\n{EXIT_CODES}")
+    format!("{NEWCOMERS}{SETTINGS_ARE}\n\n{EXIT_CODES}")
 }
 
-/// Below the options of `leasehold run`.
-pub(crate) fn run() -> String {
-    [RUN_EXAMPLES, HANDLERS, SIGNALS, &settings(), EXIT_CODES].join("\n\n")
-}
-
-fn settings() -> String {
+/// All settings of this version.
+pub(crate) fn settings() -> String {
     let mut text = format!("Environment:\n  {NOTES}\n");
     for setting in SETTINGS.iter().filter(|setting| setting.is_supported()) {
         // Writing to a string cannot fail.

@@ -13,14 +13,22 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use leasehold::WorkerError;
+use leasehold::{WorkerError, guard::GuardError};
 use tokio::runtime::Runtime;
 
+mod config;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "demo")]
+mod dev;
+mod handlers;
+mod health;
 mod help;
+mod local;
 mod log;
+mod pause;
 mod run;
+mod send;
 
 /// An SQS worker that makes each piece of work take effect once, although every message can be delivered twice.
 #[derive(Debug, Parser)]
@@ -34,6 +42,19 @@ struct Cli {
 enum Command {
     #[command(after_long_help = help::run())]
     Run(run::Args),
+    #[command(after_long_help = help::pause())]
+    Pause(pause::PauseArgs),
+    #[command(after_long_help = help::resume())]
+    Resume(pause::ResumeArgs),
+    #[command(after_long_help = config::HELP)]
+    Config(config::Args),
+    #[command(after_long_help = send::HELP)]
+    Send(send::Args),
+    #[command(after_long_help = health::HELP)]
+    Health(health::Args),
+    #[cfg(feature = "demo")]
+    #[command(after_long_help = dev::HELP)]
+    Dev(dev::Args),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
 }
@@ -43,6 +64,14 @@ mod exit {
     pub(crate) const USAGE: u8 = 64;
     pub(crate) const UNAVAILABLE: u8 = 69;
     pub(crate) const CONFIGURATION: u8 = 78;
+}
+
+/// An error that has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{told}")]
+struct Ended {
+    code: u8,
+    told: String,
 }
 
 /// How long tasks that are left over may take to be dropped, and with them the programs they run. A thread that ignores
@@ -65,6 +94,13 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match command {
             Command::Run(args) => run::run(args).await,
+            Command::Pause(args) => pause::pause(args).await,
+            Command::Resume(args) => pause::resume(args).await,
+            Command::Config(args) => config::run(&args),
+            Command::Send(args) => send::run(args).await,
+            Command::Health(args) => health::run(args).await,
+            #[cfg(feature = "demo")]
+            Command::Dev(args) => dev::run(args).await,
             #[cfg(feature = "demo")]
             Command::Demo(args) => demo::run(args).await,
         }
@@ -76,9 +112,13 @@ fn main() -> ExitCode {
 /// Tells an error to whoever reads standard error, and what it is to whoever started the process.
 fn failed(error: &anyhow::Error) -> ExitCode {
     let _ = writeln!(io::stderr(), "leasehold: {error:#}");
+    if let Some(Ended { code, .. }) = error.downcast_ref() {
+        return (*code).into();
+    }
     match error.downcast_ref::<WorkerError>() {
         Some(WorkerError::Configuration(_)) => exit::CONFIGURATION.into(),
         Some(WorkerError::Unavailable(_)) => exit::UNAVAILABLE.into(),
+        _ if error.downcast_ref().is_some_and(GuardError::is_transient) => exit::UNAVAILABLE.into(),
         _ => ExitCode::FAILURE,
     }
 }

@@ -1,16 +1,16 @@
 //! `leasehold run`: the worker, configured by the environment, with the handlers that it names.
 //!
-//! Owns which kind of handler a setting means. What is wrong is told by the worker, all at once.
+//! Owns the order of the start. What is wrong is told by the worker, all at once.
 
 use std::process::ExitCode;
 
-use leasehold::{ExecHandler, Worker, config::HandlerSpec, shutdown_signal};
+use leasehold::{Worker, config::HttpAddr, shutdown_signal};
 
-use crate::log;
+use crate::{handlers::with_handlers, log};
 
 /// Work on the queues until told to stop
 ///
-/// Receives messages, runs a program for each and makes sure that each piece of work takes effect once. Configured by
+/// Receives messages, runs a program or calls an app for each, and makes sure that each piece of work takes effect once. Configured by
 /// environment variables. SIGTERM or SIGINT drains: nothing new is taken, what runs may finish, the rest is given back;
 /// a second one stops at once.
 #[derive(Debug, clap::Args)]
@@ -31,17 +31,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(config) = worker.config() {
         log::start(&config.log, config.log_format)?;
     }
-    with_handlers(worker).run(shutdown).await?;
+    with_handlers(worker)?.health_at(HttpAddr::DEFAULT).run(shutdown).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// With the handler that its settings name, for each queue that has one.
-fn with_handlers(worker: Worker) -> Worker {
-    let mut handlers = Vec::new();
-    for (name, queue) in worker.config().into_iter().flat_map(|config| &config.queues) {
-        if let Some(HandlerSpec::Exec { program, args }) = &queue.handler {
-            handlers.push((name.clone(), ExecHandler::new(program, args)));
-        }
-    }
-    handlers.into_iter().fold(worker, |worker, (name, handler)| worker.queue(name, handler))
 }

@@ -39,6 +39,19 @@ fn queues_alone_are_enough() {
 }
 
 #[test]
+fn tools_can_do_without_queues_and_read_the_rest_as_strictly() {
+    let read = |line: &str| {
+        let (name, value) = line.split_once('=').expect("an assignment");
+        Config::from_vars_for_tools([(name.to_owned(), value.to_owned())])
+    };
+    let (config, _) = read("LEASEHOLD_TABLE=work").expect("good variables");
+    assert!(config.queues.is_empty() && config.table == "work");
+    for line in ["LEASEHOLD_TABEL=work", "LEASEHOLD_QUEUES=", "LEASEHOLD_CLOCK_SKEW=soon"] {
+        assert_eq!(read(line).expect_err(line).len(), 1);
+    }
+}
+
+#[test]
 fn a_queues_own_setting_wins_over_the_one_for_all() {
     let config = good(&[
         "LEASEHOLD_QUEUES=pay-ments,emails",
@@ -210,11 +223,9 @@ fn what_kubernetes_sets_for_services_is_ignored() {
 
 #[test]
 fn every_setting_of_the_design_that_is_not_here_yet_is_refused() {
-    for name in ["ENVELOPE"] {
-        let problems = read(&["LEASEHOLD_QUEUES=payments", &format!("LEASEHOLD_{name}=1")]).expect_err(name);
-        assert_eq!(problems.len(), 1);
-        assert!(problems[0].what.contains("not supported"), "{}", problems[0]);
-    }
+    let problems = read(&["LEASEHOLD_QUEUES=payments", "LEASEHOLD_ENVELOPE=sns"]).expect_err("is refused");
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].what.contains("not supported"), "{}", problems[0]);
 }
 
 #[cfg(unix)]
@@ -223,9 +234,10 @@ fn a_variable_of_ours_that_is_not_unicode_is_a_problem() {
     use std::os::unix::ffi::OsStringExt as _;
     let broken = |name: &str| (OsString::from(name), OsString::from_vec(vec![0xff]));
     let queues = (OsString::from("LEASEHOLD_QUEUES"), OsString::from("payments"));
-    let problems = from_os_vars([queues.clone(), broken("LEASEHOLD_TABLE")]).expect_err("not Unicode");
+    let problems =
+        from_os_vars([queues.clone(), broken("LEASEHOLD_TABLE")], Queues::Required).expect_err("not Unicode");
     assert_eq!(problems, [Problem::new("LEASEHOLD_TABLE is not Unicode", "unset LEASEHOLD_TABLE")]);
-    assert!(from_os_vars([queues, broken("TERM")]).is_ok());
+    assert!(from_os_vars([queues, broken("TERM")], Queues::Required).is_ok());
 }
 
 fn name() -> impl Strategy<Value = String> {

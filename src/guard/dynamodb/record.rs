@@ -82,24 +82,20 @@ pub(super) fn undo_to_value(undo: &Undoing) -> AttributeValue {
     ])
 }
 
-fn map_of<const N: usize>(attributes: [(&str, Option<AttributeValue>); N]) -> Item {
+pub(super) fn map_of<const N: usize>(attributes: [(&str, Option<AttributeValue>); N]) -> Item {
     attributes.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-fn to_map<const N: usize>(attributes: [(&str, Option<AttributeValue>); N]) -> AttributeValue {
+pub(super) fn to_map<const N: usize>(attributes: [(&str, Option<AttributeValue>); N]) -> AttributeValue {
     AttributeValue::M(map_of(attributes).into_iter().collect())
 }
 
 /// The record that an item is.
 pub(super) fn from_item(item: impl IntoIterator<Item = (String, AttributeValue)>) -> Result<Record, GuardError> {
-    let mut item = Map::top(item);
+    let mut item = Map::at("a record", item);
     let pk = Pk(item.text("pk")?);
     item.path = pk.0.clone();
-    // Before anything else: what another version means by the rest is not known.
-    match item.number("v")? {
-        version if version == u64::from(VERSION) => {}
-        version => return Err(item.foreign(&format!("version {version}, this one reads {VERSION}"))),
-    }
+    item.version(VERSION)?;
     Ok(Record {
         status: item.word("status", Status::parse)?,
         owner: Owner(item.text("owner")?),
@@ -129,14 +125,22 @@ pub(super) fn from_item(item: impl IntoIterator<Item = (String, AttributeValue)>
 }
 
 /// A map that is being read, and where it stands.
-struct Map {
+pub(super) struct Map {
     path: String,
     values: Item,
 }
 
 impl Map {
-    fn top(values: impl IntoIterator<Item = (String, AttributeValue)>) -> Self {
-        Self { path: "a record".to_owned(), values: values.into_iter().collect() }
+    pub(super) fn at(path: &str, values: impl IntoIterator<Item = (String, AttributeValue)>) -> Self {
+        Self { path: path.to_owned(), values: values.into_iter().collect() }
+    }
+
+    /// Checked before anything else is read: what another version means by the rest is not known.
+    pub(super) fn version(&mut self, ours: u32) -> Result<(), GuardError> {
+        match self.number("v")? {
+            version if version == u64::from(ours) => Ok(()),
+            version => Err(self.foreign(&format!("version {version}, this one reads {ours}"))),
+        }
     }
 
     fn foreign(&self, what: &str) -> GuardError {
@@ -154,7 +158,7 @@ impl Map {
         read(value).ok_or_else(|| self.foreign(&format!("{name} is not {kind}")))
     }
 
-    fn optional<T>(
+    pub(super) fn optional<T>(
         &mut self,
         name: &str,
         read: impl FnOnce(&mut Self, &str) -> Result<T, GuardError>,
@@ -162,7 +166,7 @@ impl Map {
         if self.values.contains_key(name) { read(self, name).map(Some) } else { Ok(None) }
     }
 
-    fn text(&mut self, name: &str) -> Result<String, GuardError> {
+    pub(super) fn text(&mut self, name: &str) -> Result<String, GuardError> {
         self.take(name, "a string", |value| match value {
             AttributeValue::S(text) => Some(text),
             _ => None,
@@ -174,7 +178,7 @@ impl Map {
         parse(&word).ok_or_else(|| self.foreign(&format!("{name} is {word:?}, which is not known")))
     }
 
-    fn number(&mut self, name: &str) -> Result<u64, GuardError> {
+    pub(super) fn number(&mut self, name: &str) -> Result<u64, GuardError> {
         self.take(name, "a whole number", |value| match value {
             AttributeValue::N(number) => number.parse().ok(),
             _ => None,
@@ -193,7 +197,7 @@ impl Map {
         })
     }
 
-    fn map(&mut self, name: &str) -> Result<Self, GuardError> {
+    pub(super) fn map(&mut self, name: &str) -> Result<Self, GuardError> {
         let path = format!("{}: {name}", self.path);
         self.take(name, "a map", |value| match value {
             AttributeValue::M(values) => Some(Self { path, values: values.into_iter().collect() }),

@@ -10,7 +10,7 @@ use aws_smithy_mocks::{Rule, RuleMode, mock, mock_client};
 use super::*;
 use crate::{
     clock::{Millis, Seconds},
-    guard::{Owner, Severity, Source, TakeOverKind},
+    guard::{Owner, Paused, Severity, Source, TakeOverKind},
 };
 
 fn claim() -> Claim {
@@ -195,6 +195,38 @@ async fn r5_a_ttl_that_may_not_be_looked_at_is_said_and_a_table_that_may_not_is_
     let told = guard.facts().await.unwrap().ttl.unwrap_err();
     assert!(told.contains("access denied") && told.contains("DescribeTimeToLive"), "{told}");
     assert!(matches!(guard.facts().await, Err(GuardError::Denied(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_listed_without_what_is_said_of_queues_and_without_probes() {
+    let key = ControlKey::new(None, "payments");
+    let probe = Item::from([("pk".to_owned(), text(PROBE_KEY)), ("expires_at".to_owned(), number(1_u32))]);
+    let items = [control::to_item(&key, &Control::default()), probe, record::to_item(&claim().record())];
+    let scan = mock!(Client::scan).then_output(move || {
+        let items = items.iter().map(|item| item.clone().into_iter().collect()).collect();
+        aws_sdk_dynamodb::operation::scan::ScanOutput::builder().set_items(Some(items)).build()
+    });
+    assert_eq!(guard(&[&scan]).records().await.unwrap(), [claim().record()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_a_queue_is_read_at_half_the_price_and_kept_as_long_as_it_pauses() {
+    let key = ControlKey::new(None, "payments");
+    let get = mock!(Client::get_item)
+        .match_requests(|request| request.consistent_read() != Some(true))
+        .then_output(|| aws_sdk_dynamodb::operation::get_item::GetItemOutput::builder().build());
+    let keeps = |paused: bool| {
+        mock!(Client::put_item)
+            .match_requests(move |request| request.item().is_some_and(|item| item.contains_key("expires_at") != paused))
+            .then_output(|| aws_sdk_dynamodb::operation::put_item::PutItemOutput::builder().build())
+    };
+    let (pausing, resuming) = (keeps(true), keeps(false));
+    let guard = guard(&[&get, &pausing, &resuming]);
+    assert_eq!(guard.control(&key).await.unwrap(), Control::default());
+    let paused = Paused { at: Millis(1), by: "ann".into(), why: None };
+    let resumed_at = Some(Millis(1));
+    guard.set_control(&key, &Control { paused: Some(paused), resumed_at }).await.unwrap();
+    guard.set_control(&key, &Control { paused: None, resumed_at }).await.unwrap();
 }
 
 /// A real client, for what happens before DynamoDB is reached.

@@ -171,6 +171,20 @@ fn t6_on_its_last_receive_or_its_last_attempt_a_failure_is_final() {
     );
 }
 
+#[test]
+fn d2_what_may_still_run_is_never_a_copy_and_counts_unless_it_was_told_to_stop() {
+    let limits = |attempt, is_last| Limits { attempt, max_attempts: 3, is_last, own_absence: false };
+    for limits in [limits(1, false), limits(3, false), limits(1, true)] {
+        let next = |ended| match next(ended, limits) {
+            Next::StillRunning(failure) => failure.map(|failure| failure.code),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(next(Ended::Unanswered(Failure::new("no_reply", ""))).as_deref(), Some("no_reply"));
+        assert_eq!(next(Ended::TimedOut { still_running: true }).as_deref(), Some("timed_out"));
+        assert_eq!(next(Ended::Interrupted { still_running: true }), None);
+    }
+}
+
 proptest! {
     #[test]
     fn t2_a_back_off_grows_stays_under_its_cap_and_keeps_its_lower_half(

@@ -6,7 +6,10 @@ use tokio::time::{Instant, advance, timeout};
 use super::*;
 use crate::{
     clock::{Millis, Seconds},
-    guard::{Change, Claim, Claimed, Guard, GuardError, Owner, Pk, Record, Source, TableFacts, TakeOver, Written},
+    guard::{
+        Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Owner, Pk, Record, Source, TableFacts,
+        TakeOver, Written,
+    },
     message::ReceiptHandle,
     queue::{
         Broker, Outgoing, Queue, QueueAddress, QueueError, Receive, Received,
@@ -172,6 +175,12 @@ impl Guard for Yes {
     async fn probe(&self) -> Result<(), GuardError> {
         Ok(())
     }
+    async fn control(&self, _: &ControlKey) -> Result<Control, GuardError> {
+        Ok(Control::default())
+    }
+    async fn set_control(&self, _: &ControlKey, _: &Control) -> Result<(), GuardError> {
+        Ok(())
+    }
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         Err(GuardError::Missing)
     }
@@ -203,8 +212,22 @@ async fn a_guards_writes_are_told_apart_by_their_change() {
     guard.claim(&claim()).await.unwrap();
     guard.read(&pk).await.unwrap();
     guard.probe().await.unwrap();
+    let key = ControlKey::new(None, "q");
+    faults.next("set_control", Fault::Fail(Failure::Denied));
+    guard.control(&key).await.unwrap();
+    let said = guard.set_control(&key, &Control::default()).await;
+    assert!(matches!(said, Err(GuardError::Denied(_))), "{said:?}");
     guard.facts().await.unwrap_err();
     let told: Vec<_> = faults.log().into_iter().map(|call| (call.operation, call.subject)).collect();
-    let expected = [("renew", "k"), ("confirm", "k"), ("claim", "k"), ("read", "k"), ("probe", ""), ("facts", "")];
+    let expected = [
+        ("renew", "k"),
+        ("confirm", "k"),
+        ("claim", "k"),
+        ("read", "k"),
+        ("probe", ""),
+        ("control", "#control#q"),
+        ("set_control", "#control#q"),
+        ("facts", ""),
+    ];
     assert_eq!(told, expected.map(|(operation, subject)| (operation, subject.to_owned())));
 }

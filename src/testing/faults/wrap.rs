@@ -11,9 +11,11 @@ use async_trait::async_trait;
 
 use super::{CALL_TIMEOUT, Failure, Faults};
 use crate::{
-    guard::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written},
+    guard::{
+        Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written,
+    },
     message::ReceiptHandle,
-    queue::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received, memory::queue_name},
+    queue::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received},
 };
 
 /// A queue whose calls go wrong.
@@ -115,6 +117,18 @@ impl Guard for FaultyGuard {
         self.faults.carry_out("probe", "", CALL_TIMEOUT, async move { inner.probe().await }).await
     }
 
+    async fn control(&self, key: &ControlKey) -> Result<Control, GuardError> {
+        let (inner, owned) = (Arc::clone(&self.inner), key.clone());
+        let call = async move { inner.control(&owned).await };
+        self.faults.carry_out("control", &key.pk().0, CALL_TIMEOUT, call).await
+    }
+
+    async fn set_control(&self, key: &ControlKey, control: &Control) -> Result<(), GuardError> {
+        let (inner, owned_key, owned) = (Arc::clone(&self.inner), key.clone(), control.clone());
+        let call = async move { inner.set_control(&owned_key, &owned).await };
+        self.faults.carry_out("set_control", &key.pk().0, CALL_TIMEOUT, call).await
+    }
+
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         let inner = Arc::clone(&self.inner);
         self.faults.carry_out("facts", "", CALL_TIMEOUT, async move { inner.facts().await }).await
@@ -146,7 +160,7 @@ impl FaultyBroker {
 #[async_trait]
 impl Broker for FaultyBroker {
     async fn open(&self, address: &QueueAddress) -> Result<Arc<dyn Queue>, QueueError> {
-        let name = queue_name(address);
+        let name = address.queue_name();
         let faults = self.faults(name);
         let (inner, owned) = (Arc::clone(&self.inner), address.clone());
         let queue = faults.carry_out("open", name, CALL_TIMEOUT, async move { inner.open(&owned).await }).await?;

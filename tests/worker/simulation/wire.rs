@@ -10,7 +10,9 @@ use std::{
 
 use async_trait::async_trait;
 use leasehold::{
-    guard::{Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written},
+    guard::{
+        Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written,
+    },
     message::ReceiptHandle,
     queue::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received},
     testing::{FaultyBroker, FaultyGuard, MemoryQueue},
@@ -182,6 +184,12 @@ impl Guard for NearGuard {
     async fn probe(&self) -> Result<(), GuardError> {
         self.near.call("probe", "", self.inner.probe()).await
     }
+    async fn control(&self, key: &ControlKey) -> Result<Control, GuardError> {
+        self.near.call("control", &key.pk().0, self.inner.control(key)).await
+    }
+    async fn set_control(&self, key: &ControlKey, control: &Control) -> Result<(), GuardError> {
+        self.near.call("set control", &key.pk().0, self.inner.set_control(key, control)).await
+    }
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         self.near.call("facts", "", self.inner.facts()).await
     }
@@ -307,6 +315,12 @@ impl Guard for FarGuard {
     }
     async fn probe(&self) -> Result<(), GuardError> {
         self.world.guard.probe().await
+    }
+    async fn control(&self, key: &ControlKey) -> Result<Control, GuardError> {
+        self.world.guard.control(key).await
+    }
+    async fn set_control(&self, key: &ControlKey, control: &Control) -> Result<(), GuardError> {
+        self.world.guard.set_control(key, control).await
     }
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         self.world.guard.facts().await

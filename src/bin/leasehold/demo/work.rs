@@ -21,7 +21,8 @@ use leasehold::{
     Handler, HandlerError, HandlerResult, JobContext, ResultExt, Shutdown, Worker,
     aws::{self, Aws},
     guard::{
-        Change, Claim, Claimed, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written, dynamodb::DynamoDbGuard,
+        Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written,
+        dynamodb::DynamoDbGuard,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -208,6 +209,14 @@ impl Guard for CountsBeats {
 
     async fn probe(&self) -> Result<(), GuardError> {
         self.guard.probe().await
+    }
+
+    async fn control(&self, key: &ControlKey) -> Result<Control, GuardError> {
+        self.guard.control(key).await
+    }
+
+    async fn set_control(&self, key: &ControlKey, control: &Control) -> Result<(), GuardError> {
+        self.guard.set_control(key, control).await
     }
 
     async fn facts(&self) -> Result<TableFacts, GuardError> {

@@ -11,13 +11,14 @@ use async_trait::async_trait;
 use leasehold::{
     clock::{Millis, Seconds},
     guard::{
-        Change, Claim, Claimed, Failure, Guard, GuardError, Owner, Pk, Record, Source, Status, Step, StepState,
-        TakeOver, TakeOverKind, UndoAnswer, Undoing, Written,
+        Change, Claim, Claimed, Control, ControlKey, Failure, Guard, GuardError, Owner, Paused, Pk, Record, Source,
+        Status, Step, StepState, TakeOver, TakeOverKind, UndoAnswer, Undoing, Written,
     },
 };
 
 pub(crate) mod changes;
 pub(crate) mod claims;
+pub(crate) mod controls;
 pub(crate) mod records;
 pub(crate) mod steps;
 pub(crate) mod takeovers;
@@ -88,6 +89,14 @@ macro_rules! guard_contract {
                 g1_a_record_of_a_later_version_is_no_verdict,
                 g8_a_probe_can_be_repeated_and_leaves_other_keys_alone,
                 r5_the_facts_are_those_of_the_table,
+            }
+            controls {
+                of_a_queue_nobody_spoke_of_nothing_is_said,
+                the_last_word_holds_whole,
+                queues_and_namespaces_do_not_meet,
+                a_word_on_a_queue_is_no_record_and_leaves_records_alone,
+                a_word_of_a_later_version_is_neither_read_nor_replaced,
+                a_text_that_is_too_long_is_refused_and_the_last_word_stands,
             }
         );
     };

@@ -17,11 +17,12 @@ pub struct Status {
 }
 
 /// How far a worker is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
     /// Looks at queues and table.
+    #[default]
     Starting,
     /// Receives.
     Running,
@@ -39,12 +40,16 @@ pub struct QueueStatus {
     pub free_slots: usize,
     /// The visibility timeout in force, in seconds.
     pub visibility_timeout: u64,
+    /// The p99 of handler time of the last minutes with work, in milliseconds; `None` before the first handler has ended.
+    pub handler_p99_ms: Option<u64>,
     /// How long ago a poll last came back, with whatever answer, in milliseconds; `None` before the first.
     pub polled_ms_ago: Option<u64>,
     /// Whether every poll came back within its bound. `false` is a worker that hangs.
     pub polls_come_back: bool,
     /// Why nothing is received at the moment, if it is so on purpose.
     pub pauses: Vec<Pause>,
+    /// Why handlers run without a guard at the moment, as `GUARD_OUTAGE=open` allows while the table is away.
+    pub unguarded: Option<Pause>,
 }
 
 /// Why a queue is not received from.
@@ -66,10 +71,11 @@ impl Status {
         self.queues.values().all(|queue| queue.polls_come_back)
     }
 
-    /// Whether it receives from every queue that it was given.
+    /// Whether it is live and receives from every queue that it was given.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.phase == Phase::Running
+        self.is_live()
+            && self.phase == Phase::Running
             && self.problems.is_empty()
             && self.queues.values().all(|queue| queue.pauses.is_empty())
     }

@@ -1,0 +1,67 @@
+//! Queues and tables under their names on this machine, whatever they are called on AWS.
+//!
+//! One rule, for `dev`, which makes them, and for `send`, which looks for them: of a URL or an ARN the last part counts.
+
+use std::net::Ipv4Addr;
+
+use leasehold::queue::QueueAddress;
+use url::{Host, Url};
+
+/// The port of `leasehold dev`, next to LocalStack's.
+pub(crate) const PORT: u16 = 4567;
+
+/// Whether that is on this machine.
+pub(crate) fn is_here(endpoint: &Url) -> bool {
+    match endpoint.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback() || address == Ipv4Addr::UNSPECIFIED,
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// A queue by its name alone.
+pub(crate) fn address(address: &QueueAddress) -> QueueAddress {
+    QueueAddress::Name(queue_name(address).to_owned())
+}
+
+/// A queue's name, from whatever names it.
+pub(crate) fn queue_name(address: &QueueAddress) -> &str {
+    let (QueueAddress::Name(text) | QueueAddress::Url(text) | QueueAddress::Arn(text)) = address;
+    last(text)
+}
+
+/// What stands after the last slash or colon: all of a plain name.
+pub(crate) fn last(text: &str) -> &str {
+    text.rsplit(['/', ':']).next().unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_have_one_name_here_however_they_are_named_there() {
+        for text in [
+            "payments.fifo",
+            "https://sqs.eu-central-1.amazonaws.com/123456789012/payments.fifo",
+            "arn:aws:sqs:eu-central-1:123456789012:payments.fifo",
+        ] {
+            assert_eq!(queue_name(&text.parse().expect("an address")), "payments.fifo");
+        }
+        assert_eq!(last("arn:aws:dynamodb:eu-central-1:123456789012:table/leasehold"), "leasehold");
+    }
+
+    #[test]
+    fn loopback_is_here_and_nothing_else_is() {
+        let here = |url: &str| is_here(&Url::parse(url).expect("a URL"));
+        assert!(
+            ["http://127.0.0.1:4567", "http://localhost:4566/", "http://[::1]:1"].map(here).iter().all(|here| *here)
+        );
+        assert!(
+            !["https://sqs.eu-central-1.amazonaws.com", "http://localstack:4566", "http://10.0.0.1/"]
+                .map(here)
+                .contains(&true)
+        );
+    }
+}

@@ -1,0 +1,371 @@
+//! One thing that can be away, and the pause that follows from it.
+//!
+//! A circuit opens at an outage, stays open while a probe fails, and says how it ends. It stands for the guard's store, the
+//! handlers of a queue, a queue that denies deletes, a burst of permanent failures, and an operator's word. It never looks
+//! at messages.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use crate::clock::Clock;
+
+/// Calls in a row that came to nothing, before it is an outage (rule G8): a single one says nothing about the others.
+pub(super) const UNANSWERED_IN_A_ROW: u32 = 3;
+
+/// The first pause before a probe, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// The longest pause that somebody's own word can ask for: what is away for longer is looked for meanwhile.
+pub(crate) const LONGEST_WORD: Duration = Duration::from_secs(15 * 60);
+
+/// How long after an outage finished work may keep new work waiting: longer than a call that the outage swallowed.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
+/// The longest pause between two tries of a write meanwhile.
+const CATCH_UP_PAUSE: Duration = Duration::from_millis(500);
+
+/// How a pause ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// By a probe, which proves that work will pass.
+    Probe,
+    /// By work: what a probe lets through, a little at a time, has to succeed.
+    Work,
+    /// By work or by an operator's `resume`.
+    WorkOrResume,
+    /// By an operator's `resume` alone.
+    Resume,
+}
+
+impl Ends {
+    fn told(self) -> &'static str {
+        match self {
+            Self::Probe => "a probe that passes ends this, tried again at least every 30 s",
+            Self::Work => "then a message is let through now and then, and one that succeeds ends this",
+            Self::WorkOrResume => {
+                "then a message is let through now and then, and one that succeeds ends this, or `leasehold resume`"
+            }
+            Self::Resume => "`leasehold resume` ends this",
+        }
+    }
+}
+
+/// A pause, for those who ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) what: String,
+    pub(crate) cause: String,
+    pub(crate) ends: String,
+}
+
+/// The state of one thing that can be away.
+#[derive(Debug)]
+pub(crate) struct Circuit {
+    what: String,
+    ends: Ends,
+    clock: Clock,
+    /// Locked for single looks and changes, never across an await.
+    state: Mutex<State>,
+    /// Wakes those who wait for a change in the order in which they came; a `watch` channel wakes them in a random one,
+    /// and a simulated run must replay.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    phase: Phase,
+    /// What opened it.
+    cause: String,
+    unanswered: u32,
+    /// Times in a row that it opened without a success in between.
+    openings: u32,
+    /// Finished work that is not yet written down.
+    unwritten: usize,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Closed,
+    Open {
+        probe_at: Instant,
+    },
+    /// A probe passed. What is finished is written before anything new is taken (rule L1).
+    CatchingUp,
+    /// A probe passed, but only real work can show that it is back: a little is let through.
+    Trial,
+}
+
+impl Circuit {
+    pub(crate) fn new(what: impl Into<String>, ends: Ends, clock: Clock) -> Self {
+        Self { what: what.into(), ends, clock, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for a state. Cancel safe.
+    async fn until(&self, is_it: impl Fn(&State) -> bool) {
+        loop {
+            // Listens before it looks, so that no change falls between the two.
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if is_it(&self.state()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.state().phase.is_open()
+    }
+
+    pub(crate) fn is_trial(&self) -> bool {
+        self.state().phase == Phase::Trial
+    }
+
+    /// What it pauses, why, and how that ends; `None` while it is closed.
+    pub(crate) fn told(&self) -> Option<Told> {
+        let state = self.state();
+        let ends = match state.phase {
+            Phase::Closed => return None,
+            Phase::Open { .. } if self.ends == Ends::Resume => self.ends.told().to_owned(),
+            Phase::Open { probe_at } => {
+                let left = probe_at.saturating_duration_since(Instant::now());
+                format!("a probe in {} s; {}", left.as_secs(), self.ends.told())
+            }
+            Phase::CatchingUp => "it is back: finished work is written first, for some seconds".to_owned(),
+            Phase::Trial => format!("a probe has passed; {}", self.ends.told()),
+        };
+        Some(Told { what: self.what.clone(), cause: state.cause.clone(), ends })
+    }
+
+    /// It works.
+    pub(crate) fn succeeded(&self) {
+        let before = self.state().phase;
+        // An open circuit is closed by its probe alone: a success may be that of a call from before the outage.
+        if !before.is_open() {
+            self.close(before);
+        }
+    }
+
+    fn close(&self, before: Phase) {
+        self.change(|state| {
+            *state = State { unwritten: state.unwritten, ..State::default() };
+        });
+        if before != Phase::Closed {
+            tracing::info!(circuit = self.what, "back; going on");
+        }
+    }
+
+    /// A call came to nothing; several in a row are an outage.
+    pub(crate) fn unanswered(&self, cause: &str) {
+        let mut outage = false;
+        self.change(|state| {
+            state.unanswered += 1;
+            outage = state.unanswered >= UNANSWERED_IN_A_ROW;
+        });
+        if outage {
+            self.open(cause, None);
+        }
+    }
+
+    /// It is away. `retry_after` is its own word on when to try again, believed up to [`LONGEST_WORD`].
+    pub(crate) fn open(&self, cause: &str, retry_after: Option<Duration>) {
+        let mut opened = None;
+        self.change(|state| {
+            if matches!(state.phase, Phase::Open { .. }) {
+                return;
+            }
+            let pause =
+                self.clock.backoff(PAUSE, state.openings + 1).max(retry_after.unwrap_or_default().min(LONGEST_WORD));
+            state.openings += 1;
+            state.phase = Phase::Open { probe_at: Instant::now() + pause };
+            cause.clone_into(&mut state.cause);
+            opened = Some(pause);
+        });
+        let ends = self.ends.told();
+        match opened {
+            Some(_) if self.ends == Ends::Resume => {
+                tracing::warn!(circuit = self.what, cause, "paused: no new messages are received; {ends}");
+            }
+            Some(pause) => tracing::error!(
+                circuit = self.what,
+                cause,
+                "away: no new messages are received; a probe in {} ms; {ends}",
+                pause.as_millis()
+            ),
+            None => {}
+        }
+    }
+
+    /// Somebody's word that it is back.
+    pub(crate) fn resume(&self) {
+        let before = self.state().phase;
+        self.close(before);
+    }
+
+    /// Waits until it is not open. Cancel safe.
+    pub(crate) async fn closed(&self) {
+        self.until(|state| !state.phase.is_open()).await;
+    }
+
+    /// Waits for a pause before a write is tried again, but no longer than to the probe that ends an outage. Cancel safe.
+    pub(crate) async fn pause_or_probe(&self, pause: Duration) {
+        let phase = self.state().phase;
+        match phase {
+            Phase::Open { .. } => {
+                let probed = self.until(|state| !matches!(state.phase, Phase::Open { .. }));
+                let _ = timeout(pause, probed).await;
+            }
+            Phase::CatchingUp => sleep(pause.min(CATCH_UP_PAUSE)).await,
+            Phase::Closed | Phase::Trial => sleep(pause).await,
+        }
+    }
+
+    /// Says that finished work is being written, until what comes back is dropped.
+    pub(crate) fn unwritten(&self) -> Unwritten<'_> {
+        self.change(|state| state.unwritten += 1);
+        Unwritten(self)
+    }
+
+    /// Lets finished work be written first, and then closes; not if it has opened again meanwhile.
+    async fn catch_up(&self) {
+        self.change(|state| {
+            state.phase = Phase::CatchingUp;
+            state.unanswered = 0;
+        });
+        let _ = timeout(CATCH_UP, self.until(|state| state.unwritten == 0)).await;
+        let phase = self.state().phase;
+        if phase == Phase::CatchingUp {
+            self.close(phase);
+        }
+    }
+
+    /// Waits until it is not on trial. Cancel safe.
+    pub(crate) async fn tried(&self) {
+        self.until(|state| state.phase != Phase::Trial).await;
+    }
+
+    /// Probes whenever it is open, for ever. `proves` says whether a passed probe proves that work will pass; else the
+    /// circuit is on trial first.
+    pub(crate) async fn tend<P, F>(&self, proves: bool, probe: P)
+    where
+        P: Fn() -> F,
+        F: Future<Output = Result<(), String>>,
+    {
+        loop {
+            self.until(|state| matches!(state.phase, Phase::Open { .. })).await;
+            let phase = self.state().phase;
+            let Phase::Open { probe_at } = phase else { continue };
+            sleep_until(probe_at).await;
+            match probe().await {
+                Ok(()) if proves => self.catch_up().await,
+                Ok(()) => {
+                    tracing::info!(circuit = self.what, "the probe passed; letting a little through");
+                    self.change(|state| state.phase = Phase::Trial);
+                }
+                Err(cause) => {
+                    tracing::warn!(circuit = self.what, cause, "still away");
+                    self.change(|state| {
+                        state.phase =
+                            Phase::Open { probe_at: Instant::now() + self.clock.backoff(PAUSE, state.openings + 1) };
+                        state.openings += 1;
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Phase {
+    fn is_open(self) -> bool {
+        matches!(self, Self::Open { .. } | Self::CatchingUp)
+    }
+}
+
+/// Finished work that is being written.
+#[derive(Debug)]
+pub(crate) struct Unwritten<'a>(&'a Circuit);
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        self.0.change(|state| state.unwritten -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn circuit() -> Circuit {
+        Circuit::new("store", Ends::Probe, Clock::simulated(1, 0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g8_several_unanswered_in_a_row_are_an_outage_and_a_success_between_them_is_none() {
+        let circuit = circuit();
+        for _ in 0..2 {
+            circuit.unanswered("timeout");
+        }
+        circuit.succeeded();
+        circuit.unanswered("timeout");
+        assert!(!circuit.is_open());
+        circuit.unanswered("timeout");
+        circuit.unanswered("timeout");
+        assert!(circuit.is_open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g8_only_a_probe_closes_an_open_circuit_and_pauses_between_probes_grow() {
+        let circuit = circuit();
+        circuit.open("denied", None);
+        circuit.succeeded();
+        assert!(circuit.is_open());
+        let probes = Cell::new(0);
+        let start = Instant::now();
+        let tend = circuit.tend(true, || {
+            probes.set(probes.get() + 1);
+            let answer = if start.elapsed() < Duration::from_secs(120) { Err("still".into()) } else { Ok(()) };
+            async { answer }
+        });
+        let back = timeout(Duration::from_secs(200), async {
+            tokio::select! { biased; () = tend => {}, () = circuit.closed() => {} }
+        });
+        assert!(back.await.is_ok());
+        assert!((6..=14).contains(&probes.get()), "{}", probes.get());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_proves_nothing_puts_the_circuit_on_trial_until_work_succeeds() {
+        let circuit = circuit();
+        circuit.open("503", Some(Duration::from_secs(60)));
+        let start = Instant::now();
+        let tend = circuit.tend(false, || async { Ok(()) });
+        tokio::select! { biased; () = tend => {}, () = circuit.closed() => {} }
+        assert_eq!(start.elapsed().as_secs(), 60, "Retry-After is honoured");
+        assert!(circuit.is_trial());
+        circuit.succeeded();
+        assert!(!circuit.is_trial() && !circuit.is_open());
+    }
+}

@@ -1,0 +1,205 @@
+//! What the queues of one worker share, and how each is put together.
+//!
+//! Made once, after the settings have passed; queues that were not there at the start are put together later, on the same.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Clock,
+    config::{
+        Config, GuardMode, QueueConfig,
+        explain::{WHY_LOWERED, longest_wait},
+    },
+    guard::{
+        ControlKey, Guard,
+        outage::{Absences, Circuit, Ends, WatchedGuard},
+    },
+    handler::ErasedHandler,
+    job::{Jobs, Slots, Stuck},
+    lease::{Tick, Visibility},
+    queue::{BATCH, Broker},
+    settle::Desk,
+};
+
+use super::{
+    Tally,
+    board::Board,
+    brake::Brake,
+    check::Seen,
+    control::Word,
+    lanes::{Hall, SETTLING},
+    pace::Pace,
+    pulse::Polls,
+};
+
+/// Where queues and records are.
+pub(super) type Adapters = (Arc<dyn Broker>, Arc<dyn Guard>);
+
+/// The handlers, by the names of their queues.
+pub(super) type Handlers = BTreeMap<String, Arc<dyn ErasedHandler>>;
+
+/// What the queues of one worker share.
+pub(super) struct Site {
+    pub(super) config: Config,
+    handlers: Handlers,
+    pub(super) broker: Arc<dyn Broker>,
+    pub(super) guard: Arc<dyn Guard>,
+    /// The guard, with its answers told to `store`.
+    watched: Arc<dyn Guard>,
+    pub(super) store: Arc<Circuit>,
+    pub(super) clock: Clock,
+    /// A name for this worker, for a person who reads a record.
+    worker: String,
+    /// Places for running handlers over all queues, if that is limited.
+    total: Option<Arc<Semaphore>>,
+    pub(super) board: Arc<Board>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) drain: CancellationToken,
+    pub(super) halt: CancellationToken,
+}
+
+/// More polls of one queue at once bring nothing: what they fetch would wait for the network, not for SQS.
+const MOST_POLLERS: usize = 64;
+
+impl Site {
+    pub(super) fn new(
+        config: Config,
+        handlers: Handlers,
+        (broker, guard): Adapters,
+        clock: Clock,
+        board: Arc<Board>,
+    ) -> Self {
+        let store = Arc::new(Circuit::new("the guard's table", Ends::Probe, clock.clone()));
+        Self {
+            watched: Arc::new(WatchedGuard::new(Arc::clone(&guard), Arc::clone(&store))),
+            worker: format!("{}-{}", std::process::id(), clock.token().get(..6).unwrap_or_default()),
+            total: config.total_concurrency.map(|total| Arc::new(Semaphore::new(total))),
+            tally: Arc::default(),
+            drain: CancellationToken::new(),
+            halt: CancellationToken::new(),
+            config,
+            handlers,
+            broker,
+            guard,
+            store,
+            clock,
+            board,
+        }
+    }
+
+    /// Puts together the queues that were found good.
+    pub(super) fn halls(&self, seen: BTreeMap<String, Seen>) -> Vec<Arc<Hall>> {
+        seen.into_iter().filter_map(|(name, seen)| self.hall(&name, seen)).map(Arc::new).collect()
+    }
+
+    fn hall(&self, name: &str, seen: Seen) -> Option<Hall> {
+        let queue = self.config.queues.get(name)?.clone();
+        let (asked, most) = (queue.wait_time, longest_wait(queue.visibility_timeout.floor, self.config.drain_timeout));
+        if asked > most {
+            tracing::warn!(queue = name, "WAIT_TIME is lowered from {asked:?} to {most:?}: {WHY_LOWERED}");
+        }
+        let handler = Arc::clone(self.handlers.get(name)?);
+        let facts = seen.facts.as_ref();
+        let guard = (queue.guard == GuardMode::Claim).then(|| Arc::clone(&self.watched));
+        let circuit = |what: String, ends| Arc::new(Circuit::new(what, ends, self.clock.clone()));
+        let desk = Desk {
+            queue: seen.queue,
+            guard: guard.clone(),
+            clock: self.clock.clone(),
+            dead_letters: seen.dead_letters,
+            longest_backoff: queue.backoff.cap,
+        };
+        let (portion, pollers) = self.polls(queue.concurrency);
+        let range = queue.visibility_timeout;
+        let own = facts.map(|facts| facts.visibility);
+        Some(Hall {
+            drain_timeout: self.config.drain_timeout,
+            fifo: facts.map_or_else(|| queue.address.to_string().ends_with(".fifo"), |facts| facts.fifo),
+            max_receive_count: facts.and_then(|facts| facts.redrive.as_ref()).map(|policy| policy.max_receive_count),
+            slots: Slots::new(queue.concurrency, self.total.clone()),
+            portion,
+            pollers,
+            polls: Polls::default(),
+            pace: queue.rate.map(Pace::new),
+            gathering: tokio::sync::Mutex::default(),
+            settling: Arc::new(Semaphore::new(SETTLING)),
+            places: Arc::new(Semaphore::new(queue.concurrency.div_ceil(2))),
+            tick: Tick::new(),
+            intake: circuit(format!("deletes from {name}"), Ends::Work),
+            brake: Brake::new(name, self.clock.clone()),
+            word: self.word(&queue),
+            paused: circuit(format!("intake of {name}"), Ends::Resume),
+            drain: self.drain.clone(),
+            polled: CancellationToken::new(),
+            gone: CancellationToken::new(),
+            tally: Arc::clone(&self.tally),
+            desk,
+            jobs: Jobs {
+                name: name.into(),
+                namespace: self.config.namespace.clone(),
+                key_hash: self.config.key_hash,
+                clock_skew: self.config.clock_skew,
+                cancel_grace: self.config.cancel_grace,
+                visibility: Visibility::new(name.into(), range.floor, range.ceiling, own),
+                handler,
+                guard,
+                clock: self.clock.clone(),
+                worker: self.worker.clone(),
+                store: Arc::clone(&self.store),
+                there: circuit(format!("the handler of {name}"), Ends::Work),
+                absences: Absences::default(),
+                stuck: Stuck::default(),
+                absurd: Mutex::default(),
+                halt: self.halt.clone(),
+                config: queue,
+            },
+        })
+    }
+
+    /// Where operators' word on a queue is, if there is a table at all.
+    fn word(&self, queue: &QueueConfig) -> Option<Word> {
+        let key = ControlKey::new(self.config.namespace.as_deref(), queue.address.queue_name());
+        let has_table = self.config.queues.values().any(|queue| queue.guard == GuardMode::Claim);
+        has_table.then(|| Word::new(Arc::clone(&self.guard), key))
+    }
+
+    /// How many messages a receive of a queue may bring, and how many polls there may be at once. Parked polls hold slots;
+    /// where all queues share a limit, those of one may hold no more than half of its part, so that no idle queue starves
+    /// a busy one.
+    fn polls(&self, concurrency: usize) -> (usize, usize) {
+        let part = self.config.total_concurrency.map(|total| total / (2 * self.config.queues.len().max(1)));
+        let most = part.map_or(concurrency, |part| part.clamp(1, concurrency));
+        let portion = BATCH.min(most);
+        (portion, (most.div_ceil(portion)).clamp(1, MOST_POLLERS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{guard::memory::MemoryGuard, testing::MemoryBroker};
+
+    fn polls(concurrency: usize, total: Option<usize>, queues: usize) -> (usize, usize) {
+        let mut config = Config { total_concurrency: total, ..Config::default() };
+        config.queues.extend((0..queues).map(|n| (n.to_string(), QueueConfig::new("q"))));
+        let adapters: Adapters = (Arc::new(MemoryBroker::default()), Arc::new(MemoryGuard::default()));
+        let site = Site::new(config, Handlers::new(), adapters, Clock::simulated(1, 0), Arc::default());
+        site.polls(concurrency)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r6_polls_are_as_many_as_slots_can_use_and_never_hold_more_than_half_of_a_total() {
+        assert_eq!(polls(1, None, 1), (1, 1));
+        assert_eq!(polls(20, None, 3), (10, 2));
+        assert_eq!(polls(100_000, None, 1), (10, MOST_POLLERS));
+        assert_eq!(polls(20, Some(20), 2), (5, 1));
+        assert_eq!(polls(20, Some(2), 2), (1, 1));
+        assert_eq!(polls(1_000, Some(400), 2), (10, 10));
+    }
+}

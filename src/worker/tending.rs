@@ -1,0 +1,38 @@
+//! The probes that end a pause: the guard's is a real write; a handler's or a queue's only says that a try is worth it.
+//!
+//! They run beside the work and are dropped with it. What a pause means is for the [`Circuit`](crate::guard::outage).
+
+use std::sync::Arc;
+
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{control, lanes::Hall, site::Site};
+
+/// Tends the circuit of the guard's store.
+pub(super) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {
+    let (guard, store) = (Arc::clone(&site.guard), Arc::clone(&site.store));
+    tending.spawn(async move {
+        store.tend(true, || async { guard.probe().await.map_err(|error| error.to_string()) }).await;
+    });
+}
+
+/// Tends a queue's own circuits.
+pub(super) fn tend_queue(hall: &Arc<Hall>, tending: &mut JoinSet<()>) {
+    let (handler, there) = (Arc::clone(&hall.jobs.handler), Arc::clone(&hall.jobs.there));
+    tending.spawn(async move {
+        there.tend(false, || async { handler.probe().await.map_err(|error| error.to_string()) }).await;
+    });
+    if hall.word.is_some() {
+        let hall = Arc::clone(hall);
+        tending.spawn(async move {
+            loop {
+                sleep(control::LOOK).await;
+                hall.heed_operators().await;
+            }
+        });
+    }
+    for circuit in [&hall.intake, &hall.brake.circuit] {
+        let circuit = Arc::clone(circuit);
+        tending.spawn(async move { circuit.tend(false, || async { Ok(()) }).await });
+    }
+}

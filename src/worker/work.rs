@@ -1,0 +1,72 @@
+//! One queue at work: its pollers, and the lanes that they begin.
+//!
+//! Owns both, so that none of them outlives the queue's work; how many polls there are follows what they bring (rule R6).
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinSet},
+};
+
+use super::{
+    lanes::{self, Hall},
+    poll::{Polled, Poller, poll},
+    pulse::Pulse,
+};
+
+/// Polls a queue and works off what comes, until the worker drains and every lane has ended.
+pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
+    let (polled, mut from_polls) = mpsc::unbounded_channel();
+    let mut pollers = JoinSet::new();
+    let poller = |which| poll(Arc::clone(&hall), Arc::clone(&pulse), polled.clone(), which);
+    // A queue that was paused before this worker came is not received from even once.
+    if hall.drain.run_until_cancelled(hall.heed_operators()).await.is_none() {
+        hall.polled.cancel();
+        return;
+    }
+    pollers.spawn(poller(Poller::Constant));
+    let mut lanes = JoinSet::new();
+    loop {
+        tokio::select! {
+            // Lanes that have begun come before the end of the poller that began them. Joining drops nothing.
+            biased;
+            Some(polled) = from_polls.recv() => match polled {
+                Polled::Lane(deliveries, slot) => drop(lanes.spawn(lanes::lane(Arc::clone(&hall), deliveries, slot))),
+                Polled::Full if pollers.len() < hall.pollers => drop(pollers.spawn(poller(Poller::Extra))),
+                Polled::Full => {}
+                // Beyond the most: the one that is late may not come back for a while, and ends when it does.
+                Polled::Late => drop(pollers.spawn(poller(Poller::Constant))),
+            },
+            Some(ended) = lanes.join_next() => reap(&hall, ended),
+            // Told to stop now: what the polls on the wire bring is hidden for a timeout, and that is what "now" costs.
+            () = hall.polled.cancelled(), if !pollers.is_empty() => pollers.shutdown().await,
+            ended = pollers.join_next() => match ended {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    tracing::error!(queue = &*hall.jobs.name, %error, "a poller died; another takes its place");
+                    pollers.spawn(poller(Poller::Constant));
+                }
+                None => break,
+            },
+        }
+    }
+    hall.polled.cancel();
+    let worked_off = async {
+        while let Some(ended) = lanes.join_next().await {
+            reap(&hall, ended);
+        }
+    };
+    if hall.gone.run_until_cancelled(worked_off).await.is_none() {
+        // Awaited, so that none of them calls anybody after the worker is gone.
+        hall.tally.count(|report| report.left += u64::try_from(lanes.len()).unwrap_or(u64::MAX));
+        lanes.shutdown().await;
+    }
+}
+
+fn reap(hall: &Hall, ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        hall.tally.count(|report| report.left += 1);
+        tracing::error!(queue = &*hall.jobs.name, %error, "a lane died; its messages come back at their timeout");
+    }
+}
