@@ -5,7 +5,12 @@ use std::{collections::BTreeMap, fs, time::Duration};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use crate::{bench::Bench, cases::check_all, worker::report};
+use crate::{
+    bench::Bench,
+    cases::check_all,
+    proxy::{Fault, Proxy, Refusal, Switch},
+    worker::report,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d1_sigterm_lets_a_handler_finish_and_its_message_go() {
@@ -74,4 +79,55 @@ async fn assert_given_back(bench: &Bench, report: &BTreeMap<String, u64>) {
     assert!(report.keys().eq(["released"]), "{report:?}");
     assert_eq!(bench.statuses().await.into_values().collect::<Vec<_>>(), ["RELEASED"]);
     assert_eq!(u64::from(bench.receives_of_the_message().await), report["released"] + 1);
+}
+
+/// Calls that are not answered while a worker drains.
+const UNANSWERED: [(&str, Fault); 8] = [
+    ("DynamoDB*", Fault::Hang),
+    ("AmazonSQS*", Fault::Hang),
+    ("*", Fault::Hang),
+    ("*", Fault::NeverReply),
+    ("UpdateItem", Fault::NeverReply),
+    ("Delete*", Fault::Hang),
+    ("Change*", Fault::Hang),
+    ("*", Fault::Refuse(Refusal::UNAVAILABLE)),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d3_a_worker_that_gets_no_answers_is_gone_in_time_all_the_same() {
+    check_all(UNANSWERED, check_unanswered).await;
+}
+
+async fn check_unanswered((of, fault): (&'static str, Fault)) {
+    const KEYS: usize = 12;
+    const DRAIN: Duration = Duration::from_secs(7);
+    let bench = Bench::new().await;
+    let away = Switch::default();
+    let proxy = Proxy::before(bench.engine.endpoint()).await.during(of, fault, &away);
+    bench.send(0..KEYS).await;
+    // The first is done at once; the others end while it drains, but for some that are too long for that.
+    let script = "$begin; [ -n \"$QUICK\" ] || case $LEASEHOLD_IDEMPOTENCY_KEY in *0) ;; *[37]) exec sleep 300;; *) sleep 0.9;; esac; $end";
+    let settings = bench.settings(script).short_leases().set("LEASEHOLD_CONCURRENCY", "4");
+    let mut worker = settings.clone().set("LEASEHOLD_DRAIN_TIMEOUT", "7s").behind(&proxy).start();
+    worker.says("\"deleted\"").await;
+    away.set(true);
+    let told = Instant::now();
+    let ended = worker.stops().await;
+    let took = told.elapsed();
+    let report = ended.clean_report();
+    let log = ended.log.join("\n");
+    assert!(took < DRAIN, "{took:?} {report:?}\n{log}");
+    let last_said_at = ended.last_said_at().expect("a report");
+    let late: Vec<_> = proxy.calls().into_iter().filter(|call| call.at > last_said_at).collect();
+    assert!(late.is_empty(), "called after its report: {late:?}\n{log}");
+
+    let heir = settings.set("QUICK", "yes").start();
+    let is_over = async || {
+        let statuses = bench.statuses().await;
+        statuses.len() == KEYS && statuses.values().all(|status| status == "DONE") && bench.messages().await == 0
+    };
+    bench.until("all is done", is_over).await;
+    heir.stops().await.clean_report();
+    assert_eq!((bench.effects().len(), bench.lines("overlaps").len()), (KEYS, 0));
+    assert_eq!(proxy.idle_faults(), [""; 0]);
 }
