@@ -36,8 +36,9 @@ pub(super) async fn drain(site: &Site, halls: &[Arc<Hall>], shutdown: &Shutdown,
         () = sleep_until(halt_at) => tracing::warn!("the drain's time is used up: handlers are cancelled"),
     }
     site.halt.cancel();
-    let last = (Instant::now() + cancel_grace + DRAIN_RESERVE).min(gone_by);
-    if timeout_at(last - DRAIN_RESERVE, ended(queues)).await.is_ok() {
+    let settling = DRAIN_RESERVE.saturating_sub(LEAVING);
+    let last = (Instant::now() + cancel_grace + settling).min(gone_by - LEAVING);
+    if timeout_at(last - settling, ended(queues)).await.is_ok() {
         return;
     }
     // Nor are polls waited for now. One that is still parked may be handed what is given back, which costs that message a
@@ -51,6 +52,10 @@ pub(super) async fn drain(site: &Site, halls: &[Arc<Hall>], shutdown: &Shutdown,
         queues.shutdown().await;
     }
 }
+
+/// This much of the reserve is for the way out, where settling takes all of its time: tasks that are cut off, the report,
+/// the end of the runtime. Whoever stops us counts to the end of the process.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// How long tasks that are cut off may take to be gone.
 const ABORT: Duration = Duration::from_millis(500);

@@ -1,83 +1,185 @@
-//! The whole of it: the template deployed, the real command, a program as handler, and the queue drained.
+//! The whole of it: the template deployed, the real command, a program as handler; drained, killed and told to stop.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-};
+use std::{collections::BTreeMap, fs, process::Stdio, time::Duration};
 
+use aws_sdk_sqs::types::QueueAttributeName as Fact;
 use leasehold::{
     aws::{self, Aws},
     clock::Clock,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+/// Longer than anything here takes.
+const SOON: Duration = Duration::from_secs(60);
 
 const KEYS: usize = 6;
 
-/// Deploys `infra/queue.yaml` with a queue and a table of their own, and gives back what a worker needs to find them.
-fn deploy(name: &str) -> BTreeMap<String, String> {
-    let up = concat!(env!("CARGO_MANIFEST_DIR"), "/localstack/up");
-    let (queue, table) = (format!("QueueName={name}"), format!("TableName={name}"));
-    let output = Command::new(up).args([name, &queue, &table]).output().expect("localstack/up can be run");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).expect("text");
-    let exports = lines.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
-    exports.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+/// A queue and a table of their own, and a folder for handlers.
+struct Stack {
+    variables: BTreeMap<String, String>,
+    sqs: aws_sdk_sqs::Client,
+    url: String,
+    folder: TempDir,
 }
 
-/// Kills what a failed test would leave running.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_command_drains_a_queue_of_the_template_and_each_key_is_handled_once() {
-    let Some(endpoint) = crate::endpoint() else { return };
-    let name = format!("drain-{}", &Clock::system().token()[..12]);
-    let found = deploy(&name);
-    let url = found.iter().find(|(name, _)| name.ends_with("_URL") && name.starts_with("LEASEHOLD_"));
-    let sqs = Aws::new(&aws::local(&endpoint)).sqs_client();
-    for key in (0..KEYS).chain(0..KEYS) {
-        let body = format!(r#"{{"id":"{key}"}}"#);
-        let url = url.expect("the queue's URL").1;
-        sqs.send_message().queue_url(url).message_body(body).send().await.expect("is sent");
+impl Stack {
+    /// Deploys `infra/queue.yaml`; `None` where there is no LocalStack.
+    async fn deploy(purpose: &str) -> Option<Self> {
+        let endpoint = crate::endpoint()?;
+        let name = format!("{purpose}-{}", &Clock::system().token()[..12]);
+        let up = concat!(env!("CARGO_MANIFEST_DIR"), "/localstack/up");
+        let (queue, table) = (format!("QueueName={name}"), format!("TableName={name}"));
+        let output = Command::new(up).args([&name, &queue, &table]).output().await.expect("localstack/up can be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8(output.stdout).expect("text");
+        let exports = lines.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
+        let variables: BTreeMap<_, _> = exports.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let url = variables.iter().find(|(name, _)| name.ends_with("_URL") && name.starts_with("LEASEHOLD_"));
+        let url = url.expect("the queue's URL").1.clone();
+        let folder = tempfile::tempdir().expect("a folder");
+        Some(Self { variables, sqs: Aws::new(&aws::local(&endpoint)).sqs_client(), url, folder })
     }
 
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut child = Running(
-        Command::new(env!("CARGO_BIN_EXE_leasehold"))
+    async fn send(&self, keys: impl IntoIterator<Item = usize>) {
+        for key in keys {
+            let body = format!(r#"{{"id":"{key}"}}"#);
+            self.sqs.send_message().queue_url(&self.url).message_body(body).send().await.expect("is sent");
+        }
+    }
+
+    /// A worker whose handler is this shell script. It runs in the folder.
+    fn start(&self, script: &str, settings: &[(&str, &str)]) -> Worker {
+        let handler = serde_json::json!(["/bin/sh", "-c", script]).to_string();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .arg("run")
-            .envs(&found)
+            .envs(&self.variables)
             .envs([
                 ("LEASEHOLD_KEY", "/id"),
-                ("LEASEHOLD_HANDLER", r#"["/bin/sh","-c","cat >> handled; echo >> handled"]"#),
-                // One after the other: a duplicate then finds its key done, and need not wait for a lease to end.
-                ("LEASEHOLD_CONCURRENCY", "1"),
+                ("LEASEHOLD_HANDLER", handler.as_str()),
                 ("LEASEHOLD_WAIT_TIME", "1s"),
                 ("LEASEHOLD_LOG", "info,leasehold=debug"),
                 ("LEASEHOLD_LOG_FORMAT", "json"),
             ])
-            .current_dir(folder.path())
+            .envs(settings.iter().copied())
+            .current_dir(self.folder.path())
             .stdout(Stdio::piped())
+            .kill_on_drop(true)
             .spawn()
-            .expect("the command can be run"),
-    );
-    let mut log = BufReader::new(child.0.stdout.take().expect("a log")).lines().map(|line| line.expect("a line"));
-    let deleted = log.by_ref().filter(|line| line.contains("\"deleted\"")).take(2 * KEYS).count();
-    assert_eq!(deleted, 2 * KEYS);
-    kill_process(Pid::from_child(&child.0), Signal::TERM).expect("is told to stop");
-    let last = log.last().expect("a report");
-    assert!(child.0.wait().expect("an exit code").success());
-    assert!(last.contains(r#""done":6"#) && last.contains(r#""suppressed":6"#), "{last}");
+            .expect("the command can be run");
+        let log = BufReader::new(child.stdout.take().expect("a log")).lines();
+        Worker { child, log }
+    }
 
-    let mut handled: Vec<_> =
-        fs::read_to_string(folder.path().join("handled")).expect("a file").lines().map(str::to_owned).collect();
-    handled.sort_unstable();
-    assert_eq!(handled, (0..KEYS).map(|key| format!(r#"{{"id":"{key}"}}"#)).collect::<Vec<_>>());
+    /// The lines that handlers wrote into a file, in order.
+    fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.path().join(name)).expect("a file");
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    /// Messages that can be received now, and those that are hidden.
+    async fn depth(&self) -> [usize; 2] {
+        let counts = [Fact::ApproximateNumberOfMessages, Fact::ApproximateNumberOfMessagesNotVisible];
+        let ask = self.sqs.get_queue_attributes().queue_url(&self.url).set_attribute_names(Some(counts.to_vec()));
+        let facts = ask.send().await.expect("facts").attributes.expect("facts");
+        counts.map(|count| facts[&count].parse().expect("a number"))
+    }
+}
+
+/// A running worker; killed when dropped.
+struct Worker {
+    child: Child,
+    log: Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    /// Waits for that many lines of its log with this text.
+    async fn says(&mut self, text: &str, mut times: usize) {
+        while times > 0 {
+            let line = timeout(SOON, self.log.next_line()).await.expect("is said soon").expect("a log");
+            times -= usize::from(line.expect("is said before its end").contains(text));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).expect("it runs");
+        kill_process(id, signal).expect("is sent");
+    }
+
+    /// Tells it to stop; gives back its report.
+    async fn stops(mut self) -> serde_json::Value {
+        self.signal(Signal::TERM);
+        let mut last = String::new();
+        while let Some(line) = timeout(SOON, self.log.next_line()).await.expect("ends soon").expect("a log") {
+            last = line;
+        }
+        assert!(timeout(SOON, self.child.wait()).await.expect("ends soon").expect("an exit code").success(), "{last}");
+        serde_json::from_str(&last).expect("a report")
+    }
+}
+
+/// What each key is when a handler has written it down.
+fn keys() -> Vec<String> {
+    (0..KEYS).map(|key| format!(r#"{{"id":"{key}"}}"#)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_drains_a_queue_of_the_template_and_each_key_is_handled_once() {
+    let Some(stack) = Stack::deploy("drain").await else { return };
+    stack.send((0..KEYS).chain(0..KEYS)).await;
+    // One after the other: a duplicate then finds its key done, and need not wait for a lease to end.
+    let mut worker = stack.start("cat >> handled; echo >> handled", &[("LEASEHOLD_CONCURRENCY", "1")]);
+    worker.says("\"deleted\"", 2 * KEYS).await;
+    let report = worker.stops().await;
+    assert!(report["done"] == KEYS && report["suppressed"] == KEYS, "{report}");
+    assert_eq!(stack.lines("handled"), keys());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g1_what_a_killed_worker_had_begun_is_taken_over() {
+    let Some(stack) = Stack::deploy("kill").await else { return };
+    stack.send(0..KEYS).await;
+    let short = [
+        ("LEASEHOLD_VISIBILITY_TIMEOUT", "3s"),
+        ("LEASEHOLD_CLOCK_SKEW", "200ms"),
+        ("LEASEHOLD_CANCEL_GRACE", "500ms"),
+        ("LEASEHOLD_CONCURRENCY", "3"),
+    ];
+    // Its handlers end by themselves soon after it.
+    let mut doomed = stack.start("cat >> begun; echo >> begun; echo has begun; exec sleep 4", &short);
+    doomed.says("has begun", 3).await;
+    doomed.signal(Signal::KILL);
+    let mut heir = stack.start("cat >> handled; echo >> handled", &short);
+    heir.says("\"deleted\"", KEYS).await;
+    let report = heir.stops().await;
+    assert!(report["done"] == KEYS && report["failed"] == 0, "{report}");
+    // On a machine that stands still for seconds the heir loses leases as well, and begins once more.
+    let mut handled = stack.lines("handled");
+    handled.dedup();
+    assert_eq!(handled, keys());
+    assert!(stack.lines("begun").len() == 3, "{:?}", stack.lines("begun"));
+    assert_eq!(stack.depth().await, [0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_what_a_worker_that_is_told_to_stop_has_not_begun_is_visible_at_once() {
+    let Some(stack) = Stack::deploy("stop").await else { return };
+    stack.send(0..KEYS).await;
+    let settings = [("LEASEHOLD_CONCURRENCY", "2"), ("LEASEHOLD_VISIBILITY_TIMEOUT", "2m")];
+    let mut worker = stack.start("echo has begun; sleep 2; cat >> handled; echo >> handled", &settings);
+    worker.says("has begun", 2).await;
+    let report = worker.stops().await;
+    assert!(report["done"] == 2 && report["left"] == 0, "{report}");
+    assert_eq!(stack.depth().await, [KEYS - 2, 0], "{report}");
+    let mut heir = stack.start("cat >> handled; echo >> handled", &settings);
+    heir.says("\"deleted\"", KEYS - 2).await;
+    assert_eq!(heir.stops().await["done"], KEYS - 2);
+    assert_eq!(stack.lines("handled"), keys());
 }

@@ -10,11 +10,8 @@ use std::{
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_sqs::types::QueueAttributeName as Fact;
-use leasehold::{
-    aws::{self, Aws},
-    embedded::Engine,
-    guard::dynamodb::create_table,
-};
+use leasehold::{aws, embedded::Engine, guard::dynamodb::create_table};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
     io::AsyncReadExt,
@@ -25,14 +22,25 @@ use tokio::{
 use crate::worker::Settings;
 
 /// Longer than anything here takes, on the slowest machine.
-pub(crate) const SOON: Duration = Duration::from_secs(40);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
+
+/// The attribute of a copy that says why it is dead-lettered.
+const ATTRIBUTE: &str = "leasehold";
 
 /// The bank, for handlers: notes the call, and lets it take effect unless there was one under its key.
-const BANK: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY $LEASEHOLD_ATTEMPT" >> calls; mkdir "effects/$LEASEHOLD_IDEMPOTENCY_KEY" 2>/dev/null"#;
+const BANK: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY $LEASEHOLD_FENCE $LEASEHOLD_ATTEMPT" >> calls; mkdir "effects/$LEASEHOLD_IDEMPOTENCY_KEY" 2>/dev/null"#;
+
+/// Notes a run that begins beside another of the same key, then calls the bank.
+const BEGIN: &str = r#"run="running/$LEASEHOLD_IDEMPOTENCY_KEY"; [ -e "$run" ] && kill -0 "$(cat "$run")" 2>/dev/null && echo "$run" >> overlaps; echo $$ > "$run"; $bank"#;
+
+/// Notes that a run came to its end, and ends it.
+const END: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY" >> ended; exit 0"#;
 
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
-    aws: Aws,
+    /// Patient, unlike a worker's.
+    sqs: aws_sdk_sqs::Client,
+    dynamodb: aws_sdk_dynamodb::Client,
     folder: TempDir,
     queue: String,
     dead: String,
@@ -41,23 +49,26 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn new() -> Self {
         let engine = Engine::start().await.expect("an engine");
-        let aws = Aws::new(&aws::local(engine.endpoint()));
-        let sqs = aws.sqs_client();
+        let account = aws::local(engine.endpoint());
+        let (sqs, dynamodb) = (aws_sdk_sqs::Client::new(&account), aws_sdk_dynamodb::Client::new(&account));
         let dead = sqs.create_queue().queue_name("jobs-dlq").send().await.expect("a queue").queue_url;
         let policy = r#"{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:jobs-dlq","maxReceiveCount":100}"#;
         let queue = sqs.create_queue().queue_name("jobs").attributes(Fact::RedrivePolicy, policy).send().await;
-        create_table(&aws.dynamodb(), "leasehold").await.expect("a table");
+        create_table(&dynamodb, "leasehold").await.expect("a table");
         let folder = TempDir::new().expect("a folder");
-        fs::create_dir(folder.path().join("effects")).expect("a folder");
+        for name in ["effects", "running"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
         let queue = queue.expect("a queue").queue_url.expect("a URL");
-        Self { engine, aws, folder, queue, dead: dead.expect("a URL") }
+        Self { engine, sqs, dynamodb, folder, queue, dead: dead.expect("a URL") }
     }
 
-    /// Settings for a worker whose handler is this shell script; `$bank` in it is a call of the bank. It runs in the
-    /// bench's folder.
+    /// Settings for a worker whose handler is this shell script; `$bank` in it is a call of the bank, `$begin` and `$end`
+    /// let runs that overlap and runs that come to their end be told. It runs in the bench's folder.
     pub(crate) fn settings(&self, script: &str) -> Settings {
         let handle = self.path("handle.sh");
-        fs::write(&handle, script.replace("$bank", BANK)).expect("is written");
+        fs::write(&handle, script.replace("$begin", BEGIN).replace("$end", END).replace("$bank", BANK))
+            .expect("is written");
         Settings::new(self.engine.endpoint(), self.folder.path())
             .set("LEASEHOLD_QUEUES", "jobs")
             .set("LEASEHOLD_JOBS_KEY", "/id")
@@ -74,21 +85,18 @@ impl Bench {
     pub(crate) async fn send(&self, keys: impl IntoIterator<Item = impl Display>) {
         for key in keys {
             let body = format!(r#"{{"id":"{key}"}}"#);
-            self.aws
-                .sqs_client()
-                .send_message()
-                .queue_url(&self.queue)
-                .message_body(body)
-                .send()
-                .await
-                .expect("is sent");
+            self.sqs.send_message().queue_url(&self.queue).message_body(body).send().await.expect("is sent");
         }
     }
 
-    /// The bank's calls: the idempotency key and the attempt of each.
+    /// The bank's calls: the idempotency key, the fence and the attempt of each.
     pub(crate) fn calls(&self) -> Vec<String> {
-        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
-        calls.lines().map(str::to_owned).collect()
+        self.lines("calls")
+    }
+
+    /// The lines of a file in the folder; none if it is not there.
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
+        fs::read_to_string(self.path(name)).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
     /// How often the bank was called under each key.
@@ -114,7 +122,7 @@ impl Bench {
             Fact::ApproximateNumberOfMessagesNotVisible,
             Fact::ApproximateNumberOfMessagesDelayed,
         ];
-        let ask = self.aws.sqs_client().get_queue_attributes().queue_url(&self.queue);
+        let ask = self.sqs.get_queue_attributes().queue_url(&self.queue);
         let facts = ask.set_attribute_names(Some(counted.to_vec())).send().await.expect("facts").attributes;
         facts.unwrap_or_default().values().filter_map(|count| count.parse::<usize>().ok()).sum()
     }
@@ -123,7 +131,7 @@ impl Bench {
     pub(crate) async fn receives_of_the_message(&self) -> u32 {
         let until = Instant::now() + SOON;
         while Instant::now() < until {
-            let poll = self.aws.sqs_client().receive_message().queue_url(&self.queue).wait_time_seconds(1);
+            let poll = self.sqs.receive_message().queue_url(&self.queue).wait_time_seconds(1);
             let poll = poll.message_system_attribute_names("ApproximateReceiveCount".into()).send().await;
             if let Some(message) = poll.expect("a poll").messages.unwrap_or_default().first() {
                 let attributes = message.attributes.as_ref().expect("attributes");
@@ -137,21 +145,40 @@ impl Bench {
     /// Waits until a condition holds; meanwhile nothing must be dead-lettered. Each turn is a long poll of the
     /// dead-letter queue.
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let dead = self.dead_letters_until(what, holds).await;
+        assert_eq!(dead, [Value::Null; 0], "dead-lettered");
+    }
+
+    /// Waits until a condition holds, and takes what is dead-lettered by then: the note of each copy, `null` of one that
+    /// has none.
+    pub(crate) async fn dead_letters_until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Vec<Value> {
         let until = Instant::now() + SOON;
-        while !holds().await {
-            assert!(Instant::now() < until, "not soon: {what}");
-            let poll = self.aws.sqs_client().receive_message().queue_url(&self.dead).wait_time_seconds(1).send().await;
-            assert_eq!(poll.expect("a poll").messages.unwrap_or_default(), [], "dead-lettered");
+        let mut notes = Vec::new();
+        loop {
+            // Looked at before the poll: what holds then has sent its copies.
+            let holds = holds().await;
+            assert!(holds || Instant::now() < until, "not soon: {what}; dead-lettered: {notes:?}");
+            let poll = self.sqs.receive_message().queue_url(&self.dead).wait_time_seconds(i32::from(!holds));
+            let poll = poll.max_number_of_messages(10).message_attribute_names(ATTRIBUTE).send().await;
+            for copy in poll.expect("a poll").messages.unwrap_or_default() {
+                let note = copy.message_attributes.and_then(|mut attributes| attributes.remove(ATTRIBUTE));
+                let note = note.and_then(|note| note.string_value).unwrap_or("null".to_owned());
+                notes.push(serde_json::from_str(&note).expect("JSON"));
+            }
+            if holds {
+                return notes;
+            }
         }
     }
 
-    /// The status of every record, by its idempotency key.
+    /// The status of every record, by its idempotency key; what a probe has written is none.
     pub(crate) async fn statuses(&self) -> BTreeMap<String, String> {
-        let scan = self.aws.dynamodb().scan().table_name("leasehold").consistent_read(true).send().await;
+        let scan = self.dynamodb.scan().table_name("leasehold").consistent_read(true).send().await;
         let text =
             |value: Option<&AttributeValue>| value.and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
         let items = scan.expect("a scan").items.unwrap_or_default();
-        items.iter().map(|item| (text(item.get("pk")), text(item.get("status")))).collect()
+        let records = items.iter().filter(|item| item.contains_key("status"));
+        records.map(|item| (text(item.get("pk")), text(item.get("status")))).collect()
     }
 
     /// A named pipe in the folder, and the test's end of it to read from.

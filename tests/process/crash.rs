@@ -6,19 +6,8 @@ use rustix::process::Signal;
 
 use crate::{
     bench::Bench,
-    proxy::{Fault, Proxy},
-    worker::Settings,
+    proxy::{Entries, Fault, Proxy, Refusal},
 };
-
-/// Short leases, so that a takeover is not waited for.
-fn short_leases(settings: Settings) -> Settings {
-    settings
-        .set("LEASEHOLD_VISIBILITY_TIMEOUT", "3s")
-        .set("LEASEHOLD_CLOCK_SKEW", "200ms")
-        .set("LEASEHOLD_CANCEL_GRACE", "500ms")
-        .set("LEASEHOLD_BACKOFF", "1s..2s")
-        .set("LEASEHOLD_CONCURRENCY", "5")
-}
 
 /// Calls of the bank under keys that were called more than once.
 fn repeated(calls: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
@@ -32,7 +21,7 @@ async fn g1_what_a_killed_worker_had_begun_is_taken_over_under_the_same_keys() {
     bench.send(0..20).await;
     // Of the worker that is killed, handlers have their effect and then hang; they end by themselves soon after it.
     let settings =
-        short_leases(bench.settings("$bank; [ -z \"$HANG\" ] && exit 0; exec 3>begun; echo >&3; exec sleep 4"));
+        bench.settings("$bank; [ -z \"$HANG\" ] && exit 0; exec 3>begun; echo >&3; exec sleep 4").short_leases();
     let doomed = settings.clone().set("HANG", "yes").start();
     for _ in 0..5 {
         begun.is_written_to().await;
@@ -59,21 +48,20 @@ async fn two_workers_behind_a_bad_network_do_all_work_once_although_one_is_kille
     let proxy = Proxy::before(bench.engine.endpoint())
         .await
         .with("PutItem", Fault::LoseReply, |call| call % 7 == 3)
-        .with("PutItem", Fault::Throttle, |call| call % 11 == 5)
+        .with("PutItem", Fault::Refuse(Refusal::THROTTLED), |call| call % 11 == 5)
         .with("UpdateItem", Fault::LoseReply, |call| call % 5 == 2)
         .with("UpdateItem", Fault::DelayReply(briefly), |call| call % 9 == 4)
         .with("ReceiveMessage", Fault::LoseReply, |call| call == 3)
         .with("DeleteMessage", Fault::LoseReply, |call| call % 4 == 1)
-        .with("DeleteMessage", Fault::Throttle, |call| call % 5 == 2)
-        .with("DeleteMessageBatch", Fault::RefuseEntry, |call| call % 2 == 1)
+        .with("DeleteMessage", Fault::Refuse(Refusal::THROTTLED), |call| call % 5 == 2)
+        .with("DeleteMessageBatch", Fault::RefuseEntries(Entries::FIRST), |call| call % 2 == 1)
         .with("ChangeMessageVisibility", Fault::DelayRequest(long), |call| call % 2 == 0)
-        .with("ChangeMessageVisibility", Fault::Throttle, |call| call % 3 == 0)
-        .with("ChangeMessageVisibilityBatch", Fault::RefuseEntry, |call| call % 2 == 1);
+        .with("ChangeMessageVisibility", Fault::Refuse(Refusal::THROTTLED), |call| call % 3 == 0)
+        .with("ChangeMessageVisibilityBatch", Fault::RefuseEntries(Entries::FIRST), |call| call % 2 == 1);
     // Every fifth handler is longer than its leases, and needs beats.
     let settings =
         bench.settings("$bank; case $LEASEHOLD_IDEMPOTENCY_KEY in *[37]) sleep 4;; *) sleep 0.1;; esac; exit 0");
-    let settings =
-        short_leases(settings).set("LEASEHOLD_CONCURRENCY", "8").set("AWS_ENDPOINT_URL", proxy.endpoint.as_str());
+    let settings = settings.short_leases().set("LEASEHOLD_CONCURRENCY", "8").behind(&proxy);
     let (mut doomed, heir) = (settings.start(), settings.start());
     doomed.says_times("\"deleted\"", 8).await;
     doomed.signal(Signal::KILL);

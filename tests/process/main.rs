@@ -4,17 +4,23 @@
 #![expect(clippy::expect_used, reason = "helpers of tests, which clippy takes for production code here")]
 
 mod bench;
+mod cases;
 mod command;
 mod config;
 mod crash;
 mod demo;
 mod dev;
+mod freeze;
 mod health;
 mod http;
+mod kill;
+mod moments;
+mod outage;
 mod pause;
 mod proxy;
 mod run;
 mod send;
 mod start;
 mod stop;
+mod sweep;
 mod worker;

@@ -1,20 +1,19 @@
 //! A proxy before the engine that makes the faults of a network and of AWS, chosen by operation.
 //!
-//! A fault strikes a call of its operation by the call's number, so that a test says which and how many.
+//! A fault strikes calls by their number, so that a test says which and how many, or while a switch is on. A call that has
+//! arrived whole is carried out although its client goes away: as on a real network, it may take effect late.
 
 use std::{
-    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex},
-    time::Duration,
+    sync::{Arc, Mutex, Weak},
 };
 
 use http_body_util::{BodyExt, Full};
 use hyper::{
     Request, Response,
     body::{Bytes, Incoming},
-    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue},
-    http::{StatusCode, request::Parts},
+    header::CONTENT_LENGTH,
+    http::request::Parts,
     server::conn::http1,
     service::service_fn,
 };
@@ -22,63 +21,46 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo},
 };
-use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinSet, time::sleep};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
 
-/// What happens to a call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Fault {
-    /// It is done, and the connection breaks before its reply.
-    LoseReply,
-    /// It is done after this time.
-    DelayRequest(Duration),
-    /// It is done, and its reply comes after this time.
-    DelayReply(Duration),
-    /// The first entry of a batch is refused, for a reason that will pass; the others are done.
-    RefuseEntry,
-    /// It is not done: throttled.
-    Throttle,
+pub(crate) use fault::{Entries, Fault, Hold, Refusal, Switch};
+use fault::{Faults, Target};
+use reply::{Lost, Reply};
+
+mod fault;
+mod reply;
+
+/// A call that arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) operation: String,
+    pub(crate) at: Instant,
 }
 
-/// Whether a fault strikes the n-th call of its operation, counted from 1.
-type Strikes = fn(u64) -> bool;
-
+/// What the proxy and its connections share.
 #[derive(Debug, Default)]
-struct Faults {
-    planned: Vec<Planned>,
-    /// Calls so far, by operation.
-    calls: BTreeMap<String, u64>,
+struct State {
+    faults: Mutex<Faults>,
+    calls: Mutex<Vec<Call>>,
+    /// Cancelled to cut the connections that are there; another takes its place.
+    cut: Mutex<CancellationToken>,
 }
 
-#[derive(Debug)]
-struct Planned {
-    operation: &'static str,
-    fault: Fault,
-    strikes: Strikes,
-    has_struck: bool,
-}
-
-impl Faults {
-    /// What happens to the next call of an operation.
-    fn strike(&mut self, operation: &str) -> Vec<Fault> {
-        let calls = self.calls.entry(operation.to_owned()).or_default();
-        *calls += 1;
-        let planned = self.planned.iter_mut().filter(|planned| planned.operation == operation);
-        let striking = planned.filter(|planned| (planned.strikes)(*calls));
-        striking
-            .map(|planned| {
-                planned.has_struck = true;
-                planned.fault
-            })
-            .collect()
-    }
-}
+/// Calls that are being carried out, whether somebody waits for them or not.
+type UnderWay = Mutex<JoinSet<()>>;
 
 /// The proxy. Ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) endpoint: String,
-    faults: Arc<Mutex<Faults>>,
+    state: Arc<State>,
+    _under_way: Arc<UnderWay>,
     _accepting: JoinSet<()>,
 }
 
@@ -87,29 +69,49 @@ impl Proxy {
     pub(crate) async fn before(endpoint: &str) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let address: SocketAddr = listener.local_addr().expect("an address");
-        let faults = Arc::new(Mutex::default());
+        let (state, under_way) = (Arc::default(), Arc::default());
         let behind = Behind {
             endpoint: endpoint.to_owned(),
             client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
-            faults: Arc::clone(&faults),
+            state: Arc::clone(&state),
+            under_way: Arc::downgrade(&under_way),
         };
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, behind));
-        Self { endpoint: format!("http://{address}"), faults, _accepting: accepting }
+        Self { endpoint: format!("http://{address}"), state, _under_way: under_way, _accepting: accepting }
     }
 
-    /// With a fault that strikes certain calls of an operation: the part of `X-Amz-Target` after the dot.
-    pub(crate) fn with(self, operation: &'static str, fault: Fault, strikes: Strikes) -> Self {
-        let planned = Planned { operation, fault, strikes, has_struck: false };
-        self.faults.lock().expect("not poisoned").planned.push(planned);
+    /// With a fault that strikes certain calls, counted from 1. `of` is an operation, the part of `X-Amz-Target` after the
+    /// dot; with a `*` at its end, all that begin so, or all of a service (`DynamoDB*`).
+    pub(crate) fn with(
+        self,
+        of: &'static str,
+        fault: Fault,
+        strikes: impl Fn(u64) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.state.faults.lock().expect("not poisoned").plan(of, fault, Box::new(strikes));
         self
+    }
+
+    /// With a fault that strikes all calls while the switch is on.
+    pub(crate) fn during(self, of: &'static str, fault: Fault, switch: &Switch) -> Self {
+        let switch = switch.clone();
+        self.with(of, fault, move |_| switch.is_on())
     }
 
     /// The faults that never struck.
     pub(crate) fn idle_faults(&self) -> Vec<String> {
-        let faults = self.faults.lock().expect("not poisoned");
-        let idle = faults.planned.iter().filter(|planned| !planned.has_struck);
-        idle.map(|planned| format!("{} {:?}", planned.operation, planned.fault)).collect()
+        self.state.faults.lock().expect("not poisoned").idle()
+    }
+
+    /// Every call that arrived so far, in order.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.state.calls.lock().expect("not poisoned").clone()
+    }
+
+    /// Resets every connection that is there, whatever is under way on it. What has arrived is carried out.
+    pub(crate) fn cut(&self) {
+        std::mem::take(&mut *self.state.cut.lock().expect("not poisoned")).cancel();
     }
 }
 
@@ -117,13 +119,25 @@ async fn accept(listener: TcpListener, behind: Behind) {
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
-        let behind = behind.clone();
-        connections.spawn(async move {
-            let service = service_fn(move |request| behind.clone().answer(request));
-            // A connection that breaks is what this is for.
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
+        connections.spawn(serve(stream, behind.clone()));
         while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Serves a connection until its client goes, a fault breaks it, or it is cut; the last two reset it.
+async fn serve(stream: TcpStream, behind: Behind) {
+    let cut = behind.state.cut.lock().expect("not poisoned").clone();
+    let service = service_fn(move |request| behind.clone().answer(request));
+    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let is_broken = tokio::select! {
+        // What loses is broken off, and that is what this is for.
+        biased;
+        () = cut.cancelled() => true,
+        ended = &mut connection => ended.is_err(),
+    };
+    if is_broken {
+        // One that its client has reset has nothing to set any more.
+        let _ = connection.into_parts().io.into_inner().set_zero_linger();
     }
 }
 
@@ -132,65 +146,81 @@ async fn accept(listener: TcpListener, behind: Behind) {
 struct Behind {
     endpoint: String,
     client: Client<HttpConnector, Full<Bytes>>,
-    faults: Arc<Mutex<Faults>>,
+    state: Arc<State>,
+    under_way: Weak<UnderWay>,
 }
 
-/// Breaks the connection.
-#[derive(Debug, thiserror::Error)]
-#[error("lost")]
-struct Lost;
-
 impl Behind {
-    async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Lost> {
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<Reply>, Lost> {
         let (head, body) = request.into_parts();
-        let target = head.headers.get("x-amz-target").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let operation = target.rsplit('.').next().unwrap_or_default();
-        let faults = self.faults.lock().expect("not poisoned").strike(operation);
         let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
+        let (reply, replied) = oneshot::channel();
+        {
+            let under_way = self.under_way.upgrade().ok_or(Lost)?;
+            let mut under_way = under_way.lock().expect("not poisoned");
+            while under_way.try_join_next().is_some() {}
+            under_way.spawn(async move {
+                // Nobody may be there any more to hear it.
+                let _ = reply.send(self.carry_out(head, body).await);
+            });
+        }
+        replied.await.unwrap_or(Err(Lost))
+    }
+
+    async fn carry_out(self, head: Parts, body: Bytes) -> Result<Response<Reply>, Lost> {
+        let target = Target::of(&head);
+        let call = Call { operation: target.operation.clone(), at: Instant::now() };
+        self.state.calls.lock().expect("not poisoned").push(call);
+        let faults = self.state.faults.lock().expect("not poisoned").strike(&target);
+        let mut refused = None;
         for fault in &faults {
             match fault {
                 Fault::DelayRequest(delay) => sleep(*delay).await,
-                Fault::Throttle => return Ok(json_reply(StatusCode::BAD_REQUEST, &throttling())),
-                Fault::RefuseEntry | Fault::LoseReply | Fault::DelayReply(_) => {}
+                Fault::HoldRequest(hold) => hold.reached().await,
+                Fault::Hang => std::future::pending().await,
+                Fault::LoseRequest => return Err(Lost),
+                Fault::Refuse(refusal) => return Ok(reply::refusal(refusal, target.is_sqs)),
+                Fault::RefuseEntries(entries) => refused = Some(entries),
+                Fault::LoseReply | Fault::CutReply | Fault::DelayReply(_) | Fault::HoldReply(_) | Fault::NeverReply => {
+                }
             }
         }
-        let refuses = faults.iter().any(|fault| matches!(fault, Fault::RefuseEntry));
-        let reply = if refuses { self.forward_but_one(&head, &body).await? } else { self.forward(&head, body).await? };
+        let mut reply = match refused {
+            Some(entries) => self.forward_but(entries, &head, &body).await?,
+            None => self.forward(&head, body).await?,
+        };
         for fault in &faults {
             match fault {
-                Fault::LoseReply => return Err(Lost),
                 Fault::DelayReply(delay) => sleep(*delay).await,
-                Fault::DelayRequest(_) | Fault::Throttle | Fault::RefuseEntry => {}
+                Fault::HoldReply(hold) => hold.reached().await,
+                Fault::NeverReply => std::future::pending().await,
+                Fault::LoseReply => return Err(Lost),
+                Fault::CutReply => reply.body_mut().cut(),
+                Fault::DelayRequest(_)
+                | Fault::HoldRequest(_)
+                | Fault::Hang
+                | Fault::LoseRequest
+                | Fault::Refuse(_)
+                | Fault::RefuseEntries(_) => {}
             }
         }
         Ok(reply)
     }
 
-    /// Forwards a batch without its first entry, which is refused.
-    async fn forward_but_one(&self, head: &Parts, body: &Bytes) -> Result<Response<Full<Bytes>>, Lost> {
-        let mut request: Value = serde_json::from_slice(body).expect("JSON");
-        let entries = request["Entries"].as_array_mut().expect("a batch");
-        let refused = entries.remove(0)["Id"].take();
-        // SQS takes no empty batch.
-        let mut reply = if entries.is_empty() {
-            json!({})
-        } else {
-            let reply = self.forward(head, request.to_string().into()).await?;
-            serde_json::from_slice(&reply.into_body().collect().await.map_err(|_| Lost)?.to_bytes())
-                .map_err(|_| Lost)?
+    /// Forwards a batch without the chosen entries, which are refused.
+    async fn forward_but(&self, entries: &Entries, head: &Parts, body: &Bytes) -> Result<Response<Reply>, Lost> {
+        let Some((rest, refused)) = entries.taken_from(body) else {
+            return Ok(reply::refusal(&entries.alone(), true));
         };
-        let failed = json!({"Id": refused, "Code": "InternalError", "Message": "for a while", "SenderFault": false});
-        match reply["Failed"].as_array_mut() {
-            Some(others) => others.push(failed),
-            None => reply["Failed"] = json!([failed]),
-        }
-        if reply["Successful"].is_null() {
-            reply["Successful"] = json!([]);
-        }
-        Ok(json_reply(StatusCode::OK, &reply))
+        let reply = match rest {
+            Some(rest) => Some(self.forward(head, rest).await?),
+            // SQS takes no empty batch.
+            None => None,
+        };
+        Ok(reply::with_refused(reply, refused))
     }
 
-    async fn forward(&self, head: &Parts, body: Bytes) -> Result<Response<Full<Bytes>>, Lost> {
+    async fn forward(&self, head: &Parts, body: Bytes) -> Result<Response<Reply>, Lost> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = format!("{}{}", self.endpoint, head.uri.path()).parse().map_err(|_| Lost)?;
@@ -198,17 +228,6 @@ impl Behind {
         request.headers_mut().remove(CONTENT_LENGTH);
         let (head, body) = self.client.request(request).await.map_err(|_| Lost)?.into_parts();
         let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
-        Ok(Response::from_parts(head, Full::new(body)))
+        Ok(Response::from_parts(head, Reply::whole(body)))
     }
-}
-
-fn throttling() -> Value {
-    json!({"__type": "com.amazonaws#ThrottlingException", "message": "Rate exceeded"})
-}
-
-fn json_reply(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
-    let mut reply = Response::new(Full::new(body.to_string().into()));
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-amz-json-1.0"));
-    reply
 }

@@ -1,6 +1,6 @@
 //! One `leasehold run` process: its variables, its signals, what it says, and how it ends.
 
-use std::{collections::BTreeMap, path::Path, process::Stdio};
+use std::{collections::BTreeMap, os::unix::process::ExitStatusExt, path::Path, process::Stdio, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use tokio::{
     process::{Child, Command},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinSet,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
-use crate::bench::SOON;
+use crate::{bench::SOON, proxy::Proxy};
 
 /// What a worker process is started with. Nothing else of the test's own environment reaches it, but `PATH`.
 #[derive(Debug, Clone)]
@@ -36,6 +36,11 @@ impl Settings {
             .set("PATH", "/usr/local/bin:/usr/bin:/bin")
     }
 
+    /// Behind a proxy.
+    pub(crate) fn behind(self, proxy: &Proxy) -> Self {
+        self.set("AWS_ENDPOINT_URL", proxy.endpoint.as_str())
+    }
+
     pub(crate) fn set(mut self, variable: &str, value: impl Into<String>) -> Self {
         self.variables.insert(variable.to_owned(), value.into());
         self
@@ -44,6 +49,15 @@ impl Settings {
     pub(crate) fn unset(mut self, variable: &str) -> Self {
         self.variables.remove(variable);
         self
+    }
+
+    /// Leases of three seconds and what goes with them, so that a takeover is not waited for.
+    pub(crate) fn short_leases(self) -> Self {
+        self.set("LEASEHOLD_VISIBILITY_TIMEOUT", "3s")
+            .set("LEASEHOLD_CLOCK_SKEW", "200ms")
+            .set("LEASEHOLD_CANCEL_GRACE", "500ms")
+            .set("LEASEHOLD_BACKOFF", "1s..2s")
+            .set("LEASEHOLD_CONCURRENCY", "5")
     }
 
     /// Another command than `leasehold run`.
@@ -80,15 +94,15 @@ impl Settings {
             errors.read_to_string(&mut text).await.expect("can be read");
             text
         });
-        Worker { child, lines, seen: Vec::new(), reading, stderr }
+        Worker { child, lines, seen: Vec::new(), heard: Vec::new(), reading, stderr }
     }
 }
 
-async fn read_lines(pipe: impl AsyncRead + Unpin, said: UnboundedSender<String>) {
+async fn read_lines(pipe: impl AsyncRead + Unpin, said: UnboundedSender<(Instant, String)>) {
     let mut lines = BufReader::new(pipe).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         // Nobody listens to a worker that was dropped.
-        let _ = said.send(line);
+        let _ = said.send((Instant::now(), line));
     }
 }
 
@@ -96,8 +110,10 @@ async fn read_lines(pipe: impl AsyncRead + Unpin, said: UnboundedSender<String>)
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
-    lines: UnboundedReceiver<String>,
+    lines: UnboundedReceiver<(Instant, String)>,
     seen: Vec<String>,
+    /// When each line in `seen` was read.
+    heard: Vec<Instant>,
     /// Reads all the time, so that a worker with much to say never stands still.
     reading: JoinSet<()>,
     stderr: JoinSet<String>,
@@ -107,8 +123,11 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
+    pub(crate) killed_by: Option<i32>,
     /// All lines of its log.
     pub(crate) log: Vec<String>,
+    /// When each of them was read.
+    heard: Vec<Instant>,
     pub(crate) stderr: String,
 }
 
@@ -121,13 +140,21 @@ impl Worker {
     pub(crate) async fn says_times(&mut self, text: &str, mut times: usize) {
         while times > 0 {
             let line = timeout(SOON, self.lines.recv()).await;
-            let Ok(Some(line)) = line else {
+            let Ok(Some((at, line))) = line else {
                 let _ = self.child.start_kill();
                 let stderr = self.stderr.join_next().await;
                 panic!("{text:?} was not said {times} times more, but:\n{}\n{stderr:?}", self.seen.join("\n"))
             };
             times -= usize::from(line.contains(text));
             self.seen.push(line);
+            self.heard.push(at);
+        }
+    }
+
+    /// Lets it run for a time, in which it does not end by itself.
+    pub(crate) async fn runs_for(&mut self, time: Duration) {
+        if let Ok(status) = timeout(time, self.child.wait()).await {
+            panic!("it ended by itself: {status:?}");
         }
     }
 
@@ -151,11 +178,12 @@ impl Worker {
     /// Waits for its end.
     pub(crate) async fn ends(mut self) -> Ended {
         let status = timeout(SOON, self.child.wait()).await.expect("ends soon").expect("a status");
-        while let Some(line) = self.lines.recv().await {
+        while let Some((at, line)) = self.lines.recv().await {
             self.seen.push(line);
+            self.heard.push(at);
         }
         let stderr = self.stderr.join_next().await.expect("spawned").expect("is read");
-        Ended { code: status.code(), log: self.seen, stderr }
+        Ended { code: status.code(), killed_by: status.signal(), log: self.seen, heard: self.heard, stderr }
     }
 
     /// Tells it to stop, and waits for its end.
@@ -166,6 +194,16 @@ impl Worker {
 }
 
 impl Ended {
+    /// When it first said something with this text.
+    pub(crate) fn said_at(&self, text: &str) -> Option<Instant> {
+        self.log.iter().zip(&self.heard).find(|(line, _)| line.contains(text)).map(|(_, at)| *at)
+    }
+
+    /// When it said its last word.
+    pub(crate) fn last_said_at(&self) -> Option<Instant> {
+        self.heard.last().copied()
+    }
+
     /// The numbers of the stop report, which must be the last line, by name; those that are zero are left out.
     pub(crate) fn report(&self) -> BTreeMap<String, u64> {
         let last = self.log.last().unwrap_or_else(|| panic!("no log: {}", self.stderr));

@@ -1,0 +1,96 @@
+//! A worker that is killed with SIGKILL just before or just after each of its calls, and another that takes over.
+
+use std::collections::BTreeSet;
+
+use rustix::process::Signal;
+
+use crate::{
+    bench::Bench,
+    cases::check_all,
+    proxy::{Fault, Hold, Proxy},
+};
+
+/// Where the call is when the worker dies.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    /// On its way, and lost.
+    Lost,
+    /// On its way, and it arrives when the worker is dead.
+    Late,
+    /// Done; its reply finds nobody.
+    Done,
+}
+
+/// The key of work that succeeds, and of work that fails for good.
+const GOOD: &str = "1";
+const POISON: &str = "9";
+
+/// The n-th call of an operation, where it is at the kill, what the message is, and what must come of it: how often the
+/// handler is run, and how many copies are dead-lettered.
+type Point = (&'static str, u64, At, &'static str, usize, usize);
+
+const POINTS: [Point; 17] = [
+    ("ReceiveMessage", 1, At::Done, GOOD, 1, 0),
+    ("PutItem", 1, At::Lost, GOOD, 1, 0),
+    ("PutItem", 1, At::Late, GOOD, 1, 0),
+    ("PutItem", 1, At::Done, GOOD, 1, 0),
+    // The handler has come to its end, and nobody knows.
+    ("UpdateItem", 1, At::Lost, GOOD, 2, 0),
+    ("UpdateItem", 1, At::Late, GOOD, 1, 0),
+    ("UpdateItem", 1, At::Done, GOOD, 1, 0),
+    ("DeleteMessage", 1, At::Lost, GOOD, 1, 0),
+    ("DeleteMessage", 1, At::Late, GOOD, 1, 0),
+    ("DeleteMessage", 1, At::Done, GOOD, 1, 0),
+    ("UpdateItem", 1, At::Lost, POISON, 2, 1),
+    ("UpdateItem", 1, At::Done, POISON, 1, 1),
+    ("SendMessage", 1, At::Lost, POISON, 1, 1),
+    ("SendMessage", 1, At::Done, POISON, 1, 2),
+    // The mark that the copy was sent.
+    ("UpdateItem", 2, At::Lost, POISON, 1, 2),
+    ("UpdateItem", 2, At::Done, POISON, 1, 1),
+    ("DeleteMessage", 1, At::Lost, POISON, 1, 1),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t1_a_kill_around_any_call_repeats_at_most_what_nobody_knew_of() {
+    check_all(POINTS, check).await;
+}
+
+async fn check((of, nth, at, key, runs, copies): Point) {
+    let bench = Bench::new().await;
+    let hold = Hold::new();
+    let fault = match at {
+        At::Lost | At::Late => Fault::HoldRequest(hold.clone()),
+        At::Done => Fault::HoldReply(hold.clone()),
+    };
+    let proxy = Proxy::before(bench.engine.endpoint()).await.with(of, fault, move |call| call == nth);
+    bench.send([key]).await;
+    let script = "$begin; case $LEASEHOLD_IDEMPOTENCY_KEY in *9) exit 65;; esac; $end";
+    let settings = bench.settings(script).short_leases();
+    let doomed = settings.clone().behind(&proxy).start();
+    hold.holds(1).await;
+    doomed.signal(Signal::KILL);
+    assert_eq!(doomed.ends().await.killed_by, Some(Signal::KILL.as_raw()));
+    match at {
+        At::Late => hold.release(),
+        At::Lost => drop(proxy),
+        At::Done => {}
+    }
+
+    let mut heir = settings.start();
+    heir.says("\"receiving\"").await;
+    let status = if key == POISON { "DEAD" } else { "DONE" };
+    let is_over = async || bench.statuses().await.values().eq([status]) && bench.messages().await == 0;
+    let notes = bench.dead_letters_until("it is settled", is_over).await;
+    let ended = heir.stops().await;
+    let log = ended.log.join("\n");
+    ended.clean_report();
+    let calls = bench.calls();
+    assert_eq!(calls.len(), runs, "{calls:?}\n{log}");
+    assert!(calls.iter().all(|call| call.ends_with(" 1")), "a crash is no failure: {calls:?}");
+    let fences: Vec<u64> = calls.iter().filter_map(|call| call.split(' ').nth(1)?.parse().ok()).collect();
+    assert!(fences.len() == runs && fences.is_sorted_by(|a, b| a < b), "{calls:?}");
+    let failures: BTreeSet<_> = notes.iter().map(|note| note["failure_id"].to_string()).collect();
+    assert!(notes.len() == copies && failures.len() == copies.min(1), "{notes:?}\n{log}");
+    assert_eq!((bench.effects().len(), bench.lines("overlaps").len()), (1, 0));
+}
