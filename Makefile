@@ -1,11 +1,12 @@
 # What people and CI run. `make help` lists it.
 #
-# One feature set everywhere, --all-features: another one would build the AWS SDK a second time.
+# One feature set nearly everywhere, --all-features: another one builds the AWS SDK a second time. `make check` does, for the
+# library alone and the command without the embedded engine are what is deployed, and must compile without a warning.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check simulate localstack-up localstack-down
+.PHONY: help demo dev test check simulate localstack-up localstack-down
 
 CARGO := cargo
 FEATURES := --locked --all-features
@@ -15,6 +16,9 @@ help: ## Show this list
 
 demo: ## Run the demo; ARGS="--messages 2000 --crash" are its options, ARGS=--help lists them
 	$(CARGO) run $(FEATURES) --quiet --bin leasehold -- demo $(ARGS)
+
+dev: ## Run your handler on embedded queues; ARGS="payments --key /id --handler http://127.0.0.1:5000/", ARGS=--help
+	$(CARGO) run $(FEATURES) --quiet --bin leasehold -- dev $(ARGS)
 
 test: ## Run every test; starts LocalStack where it can; LEASEHOLD_REQUIRE_LOCALSTACK=1 fails where it cannot
 	$(CARGO) test $(FEATURES) --no-fail-fast 2>&1 | .ci/totals
@@ -27,6 +31,8 @@ check: ## Check format, lints, shell scripts, documentation and licences
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --all-features check bans licenses sources; \
 		else echo "cargo-deny is not installed: CI will run it; make test looks at licences and sources without it"; fi
 	$(CARGO) clippy $(FEATURES) --all-targets -- -D warnings
+	$(CARGO) clippy --locked --lib -- -D warnings
+	$(CARGO) clippy --locked --features cli -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps
 
 simulate: ## Simulate SEEDS=N runs of workers under faults (20000 unless set), from seed SEED_START=N (0)

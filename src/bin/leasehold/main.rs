@@ -49,7 +49,7 @@ enum Command {
     #[command(after_long_help = config::HELP)]
     Config(config::Args),
     #[command(after_long_help = send::HELP)]
-    Send(send::Args),
+    Send(Box<send::Args>),
     #[command(after_long_help = health::HELP)]
     Health(health::Args),
     #[cfg(feature = "demo")]
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
             Command::Pause(args) => pause::pause(args).await,
             Command::Resume(args) => pause::resume(args).await,
             Command::Config(args) => config::run(&args),
-            Command::Send(args) => send::run(args).await,
+            Command::Send(args) => send::run(*args).await,
             Command::Health(args) => health::run(args).await,
             #[cfg(feature = "demo")]
             Command::Dev(args) => dev::run(args).await,
