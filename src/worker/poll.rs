@@ -28,7 +28,7 @@ pub(super) enum Polled {
     Lane(VecDeque<Delivery>, Slot),
     /// A receive came back full: there is more, and another poller may fetch it.
     Full,
-    /// A receive should have come back by now: another poller takes its sender's place.
+    /// The constant poller's receive should have come back by now: another takes its place.
     Late,
 }
 
@@ -92,8 +92,11 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 Ok(answer) => answer,
                 Err(_) => {
                     is_late = true;
-                    // The receiver lives as long as any poller does.
-                    let _ = polled.send(Polled::Late);
+                    // An extra one has no place that must be filled: the constant one goes on.
+                    if poller == Poller::Constant {
+                        // The receiver lives as long as any poller does.
+                        let _ = polled.send(Polled::Late);
+                    }
                     receive.await
                 }
             }
@@ -125,7 +128,13 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 unless_draining(&hall, sleep(pause)).await;
             }
             // The constant one meets the same, and tells it.
-            Err(_) if poller == Poller::Extra || is_late => return,
+            Err(_) if poller == Poller::Extra => return,
+            Err(error) if is_late => {
+                let error = with_causes(&error);
+                hall.polls.failed(error.clone());
+                tracing::warn!(queue = &*hall.jobs.name, error, "the poll failed, late; another has taken its place");
+                return;
+            }
             Err(error) => {
                 drop(slots);
                 failures += 1;
