@@ -11,7 +11,10 @@ async fn t1_a_program_drains_a_queue_and_its_duplicates_once() {
     bench.send(0..20).await;
     let mut worker = bench.settings("$bank; exit 0").start();
     worker.says_times("\"deleted\"", 40).await;
-    assert_eq!(worker.stops().await.clean_report(), report([("done", 20), ("suppressed", 20)]));
+    // A duplicate that comes while its key runs is delayed, and comes again; on a slow machine there are some.
+    let mut counts = worker.stops().await.clean_report();
+    counts.remove("released");
+    assert_eq!(counts, report([("done", 20), ("suppressed", 20)]));
     assert_eq!(bench.calls().iter().collect::<BTreeSet<_>>().len(), 20);
     assert_eq!((bench.calls().len(), bench.effects().len(), bench.messages().await), (20, 20, 0));
 }
