@@ -34,6 +34,10 @@ pub enum Phase {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct QueueStatus {
+    /// What keeps its work to once: `claim` or `none` (`GUARD`).
+    pub guard: String,
+    /// What is done while the guard's table is away: `pause` or `open` (`GUARD_OUTAGE`).
+    pub guard_outage: String,
     /// Places for running handlers.
     pub slots: usize,
     /// How many of them are free.

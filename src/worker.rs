@@ -222,7 +222,8 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     let (mut halls, mut queues) = (Vec::new(), JoinSet::new());
     let mut open = |hall: Arc<Hall>, halls: &mut Vec<Arc<Hall>>, queues: &mut JoinSet<()>| {
         let visibility = hall.jobs.visibility.in_force();
-        tracing::info!(queue = &*hall.jobs.name, ?visibility, "receiving");
+        let (guard, guard_outage) = (hall.jobs.config.guard, hall.jobs.config.guard_outage);
+        tracing::info!(queue = &*hall.jobs.name, ?visibility, %guard, %guard_outage, "receiving");
         tending::tend_queue(&hall, &mut tending);
         site.board.works_on(Arc::clone(&hall));
         queues.spawn(work_a_queue(Arc::clone(&hall), Arc::clone(&pulse)));

@@ -84,6 +84,8 @@ fn status(phase: Phase, queue: QueueStatus) -> Status {
 
 fn receiving() -> QueueStatus {
     QueueStatus {
+        guard: "claim".into(),
+        guard_outage: "pause".into(),
         slots: 20,
         free_slots: 19,
         visibility_timeout: 30,

@@ -75,6 +75,8 @@ impl fmt::Debug for Health {
 fn of(hall: &Hall) -> QueueStatus {
     let open = hall.jobs.guard.is_some() && hall.jobs.config.guard_outage == OutagePolicy::Open;
     QueueStatus {
+        guard: hall.jobs.config.guard.to_string(),
+        guard_outage: hall.jobs.config.guard_outage.to_string(),
         slots: hall.jobs.config.concurrency,
         free_slots: hall.slots.free(),
         visibility_timeout: hall.jobs.visibility.in_force().as_secs(),
