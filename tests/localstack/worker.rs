@@ -20,6 +20,9 @@ const SOON: Duration = Duration::from_secs(60);
 
 const KEYS: usize = 6;
 
+/// A handler that writes its message down, in one piece, for others may write at the same time.
+const NOTE: &str = r#"echo "$(cat)" >> handled"#;
+
 /// A queue and a table of their own, and a folder for handlers.
 struct Stack {
     variables: BTreeMap<String, String>,
@@ -135,7 +138,7 @@ async fn the_command_drains_a_queue_of_the_template_and_each_key_is_handled_once
     let Some(stack) = Stack::deploy("drain").await else { return };
     stack.send((0..KEYS).chain(0..KEYS)).await;
     // One after the other: a duplicate then finds its key done, and need not wait for a lease to end.
-    let mut worker = stack.start("cat >> handled; echo >> handled", &[("LEASEHOLD_CONCURRENCY", "1")]);
+    let mut worker = stack.start(NOTE, &[("LEASEHOLD_CONCURRENCY", "1")]);
     worker.says("\"deleted\"", 2 * KEYS).await;
     let report = worker.stops().await;
     assert!(report["done"] == KEYS && report["suppressed"] == KEYS, "{report}");
@@ -153,10 +156,10 @@ async fn g1_what_a_killed_worker_had_begun_is_taken_over() {
         ("LEASEHOLD_CONCURRENCY", "3"),
     ];
     // Its handlers end by themselves soon after it.
-    let mut doomed = stack.start("cat >> begun; echo >> begun; echo has begun; exec sleep 4", &short);
+    let mut doomed = stack.start(r#"echo "$(cat)" >> begun; echo has begun; exec sleep 4"#, &short);
     doomed.says("has begun", 3).await;
     doomed.signal(Signal::KILL);
-    let mut heir = stack.start("cat >> handled; echo >> handled", &short);
+    let mut heir = stack.start(NOTE, &short);
     heir.says("\"deleted\"", KEYS).await;
     let report = heir.stops().await;
     assert!(report["done"] == KEYS && report["failed"] == 0, "{report}");
@@ -173,12 +176,12 @@ async fn d1_what_a_worker_that_is_told_to_stop_has_not_begun_is_visible_at_once(
     let Some(stack) = Stack::deploy("stop").await else { return };
     stack.send(0..KEYS).await;
     let settings = [("LEASEHOLD_CONCURRENCY", "2"), ("LEASEHOLD_VISIBILITY_TIMEOUT", "2m")];
-    let mut worker = stack.start("echo has begun; sleep 2; cat >> handled; echo >> handled", &settings);
+    let mut worker = stack.start(r#"echo has begun; sleep 2; echo "$(cat)" >> handled"#, &settings);
     worker.says("has begun", 2).await;
     let report = worker.stops().await;
     assert!(report["done"] == 2 && report["left"] == 0, "{report}");
     assert_eq!(stack.depth().await, [KEYS - 2, 0], "{report}");
-    let mut heir = stack.start("cat >> handled; echo >> handled", &settings);
+    let mut heir = stack.start(NOTE, &settings);
     heir.says("\"deleted\"", KEYS - 2).await;
     assert_eq!(heir.stops().await["done"], KEYS - 2);
     assert_eq!(stack.lines("handled"), keys());
