@@ -18,7 +18,7 @@ use leasehold::{
 };
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::{JoinSet, yield_now},
+    task::{JoinSet, spawn_blocking, yield_now},
     time::{Instant, advance, sleep, timeout},
 };
 
@@ -283,12 +283,14 @@ fn stubborn_worker(bed: &TestBed, handler: &Stubborn, vars: &[(&str, &str)]) -> 
     bed.worker(&all).queue("jobs", handler.clone().blocking())
 }
 
-/// Lets time pass by hand: while a blocking thread runs, paused time does not pass by itself.
+/// Lets time pass by hand: while a blocking thread runs, paused time does not pass by itself. At each step another thread
+/// is waited for, so that one that was let go has real time to end in, and hours do not pass meanwhile.
 async fn pass(time: Duration) {
     const STEP: Duration = Duration::from_millis(250);
     let until = Instant::now() + time;
     while Instant::now() < until {
         advance(STEP).await;
+        spawn_blocking(std::thread::yield_now).await.unwrap();
         for _ in 0..20 {
             yield_now().await;
         }
