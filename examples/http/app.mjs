@@ -12,33 +12,49 @@
 //
 //     curl -i http://127.0.0.1:8080/charges -H 'Idempotency-Key: "payments#p-1"' -d '{"payment_id":"p-1","cents":1200}'
 
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync, truncateSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { createServer } from "node:http";
+import { Server } from "node:net";
 import { text } from "node:stream/consumers";
-import { setTimeout as sleep } from "node:timers/promises";
 
+const BOOK = process.env.BOOK ?? "charges.jsonl";
+const KEEP_ALIVE = Number(process.env.KEEP_ALIVE ?? 5); // Seconds.
 const MAINTENANCE = "maintenance"; // While this file is there, the app does nothing.
 
-// What was done under each key. Here it is gone with the process: a real app keeps it in its database, written in one
-// transaction with the charge, as app.py does.
+// What was done under each key. A charge is a line of the book, with its key: written together or not at all, so that a
+// crash cannot come between them. A real app has a database for that, as app.py does.
 const charges = new Map();
+let stopping = false;
+
+// A line without its end was not written: the work it was for comes again.
+function readBook() {
+  const lines = existsSync(BOOK) ? readFileSync(BOOK) : Buffer.alloc(0);
+  const whole = lines.subarray(0, lines.lastIndexOf("\n") + 1);
+  if (whole.length < lines.length) truncateSync(BOOK, whole.length);
+  for (const line of whole.toString().split("\n").slice(0, -1)) charges.set(JSON.parse(line).key, Promise.resolve());
+}
 
 // Charges, unless that was done under this key. A second request that comes while the first is under way (a worker that
 // lost its lease, or its patience) waits for the first one's end instead of charging beside it.
 function charge(key, payment) {
   if (charges.has(key)) {
-    console.log("charged before", key);
+    console.log("charged before", key, payment.cents);
   } else {
-    const charging = bank(payment).then(() => console.log("charged", key, payment.cents));
+    const charging = write(key, payment).then(() => console.log("charged", key, payment.cents));
     charges.set(key, charging);
-    charging.catch(() => charges.delete(key)); // It failed, so the next attempt may try again.
+    // Half a line may be written, which the next start takes away.
+    charging.catch((error) => {
+      console.error(error);
+      process.exit(1);
+    });
   }
   return charges.get(key);
 }
 
-// Hand the key on, where what you call takes one.
-async function bank() {
-  await sleep(20);
+async function write(key, { payment_id, cents }) {
+  await book.appendFile(JSON.stringify({ key, payment_id, cents }) + "\n");
+  await book.datasync();
 }
 
 async function handle(request) {
@@ -65,18 +81,23 @@ function parsed(body) {
 const server = createServer(async (request, response) => {
   // An error of ours is a failed attempt: again after the back-off.
   const [status, said, headers = {}] = await handle(request).catch((error) => [500, String(error)]);
+  if (stopping) headers.Connection = "close";
   response.writeHead(status, { "Content-Type": "text/plain", ...headers }).end(said + "\n");
 });
 
-// Node's 5 seconds are well above the worker's one, so that no connection is used as it closes. Behind a load balancer it
-// would have to be longer than the balancer's own.
-server.keepAliveTimeout = 5000;
+// The worker closes its idle connections after one second: keep it well above, so that none is used as it closes. Behind a
+// load balancer it would have to be longer than the balancer's own.
+server.keepAliveTimeout = KEEP_ALIVE * 1000;
 
+readBook();
+const book = await open(BOOK, "a");
 const port = Number(process.argv[2]);
 server.listen(port, "127.0.0.1", () => console.log(`listening on ${port}`));
 
-// Stop the worker first: what it has sent is then answered, and nothing more comes. The process ends with the last request.
+// Closes the port first, so that the worker finds nobody there and uses no attempts. What it has sent is answered, and what
+// it sends on connections that are open: each of them ends with its next reply, or when it is idle. server.close() would
+// close idle ones at once, and what is just being sent on them would be lost.
 process.on("SIGTERM", () => {
-  server.close();
-  server.closeIdleConnections?.();
+  stopping = true;
+  Server.prototype.close.call(server);
 });

@@ -18,10 +18,10 @@ import os
 import signal
 import sqlite3
 import sys
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 DATABASE = os.environ.get("DATABASE", "charges.db")
+KEEP_ALIVE = float(os.environ.get("KEEP_ALIVE", "5"))  # Seconds.
 MAINTENANCE = "maintenance"  # While this file is there, the app does nothing.
 
 
@@ -41,7 +41,10 @@ def charge(key, payment):
 class App(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # Keeps connections. Else each message costs one.
     disable_nagle_algorithm = True  # Else a reply can wait 40 ms for the other side's acknowledgement.
-    timeout = 5  # Closes idle connections. The worker closes its own after one second, so that none is used as it closes.
+    # Closes idle connections. The worker closes its own after one second: keep it well above, so that none is used as it
+    # closes.
+    timeout = KEEP_ALIVE
+    stopping = False
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -50,15 +53,17 @@ class App(BaseHTTPRequestHandler):
             return self.reply(503, "maintenance", {"Retry-After": "30"})
         try:
             payment = json.loads(body)
-            payment = {"payment_id": str(payment["payment_id"]), "cents": int(payment["cents"])}
-        except (ValueError, KeyError, TypeError) as error:
+            if not isinstance(payment["payment_id"], str) or type(payment["cents"]) is not int:
+                raise ValueError("payment_id is no text, or cents no whole number")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             # Will never be a payment: dead-lettered, under this reason.
             return self.reply(422, f"not a payment: {error!r}", {"X-Leasehold-Reason": "not_a_payment"})
         try:
             # The same on every attempt. Without it (GUARD=none), the payment's own id would have to do.
             charge(self.headers.get("Idempotency-Key") or payment["payment_id"], payment)
-        except sqlite3.Error as error:
-            return self.reply(500, str(error))  # A failed attempt: again after the back-off.
+        except Exception as error:
+            # A failed attempt: again after the back-off. Without a reply, it would not be known whether this still runs.
+            return self.reply(500, repr(error))
         return self.reply(200, "charged")
 
     def reply(self, status, text, headers=None):
@@ -66,6 +71,8 @@ class App(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
+        if App.stopping:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 
@@ -74,6 +81,7 @@ class App(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
+    timeout = 0.1  # How soon it sees that it has to stop.
     request_queue_size = 128  # At least the queue's CONCURRENCY: the default is 5.
     daemon_threads = False  # At the end, requests under way are waited for.
 
@@ -82,10 +90,14 @@ def main(port):
     with sqlite3.connect(DATABASE) as database:
         database.execute("CREATE TABLE IF NOT EXISTS charges (key TEXT PRIMARY KEY, payment_id TEXT, cents INTEGER)")
     server = Server(("127.0.0.1", port), App)
-    # Stop the worker first: what it has sent is then answered, and nothing more comes.
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    # Closes the port first, so that the worker finds nobody there and uses no attempts. What it has sent is answered, and
+    # what it sends on connections that are open: each of them ends with its next reply, or when it is idle.
+    signal.signal(signal.SIGTERM, lambda *_: setattr(server, "timeout", 0))
     print(f"listening on {port}", flush=True)
-    server.serve_forever()
+    while server.timeout:
+        server.handle_request()  # Not serve_forever, which drops what connects as it ends.
+    server.socket.close()
+    App.stopping = True
     server.server_close()
 
 
