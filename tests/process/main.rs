@@ -3,6 +3,7 @@
 #![cfg(all(unix, feature = "demo"))]
 #![expect(clippy::expect_used, reason = "helpers of tests, which clippy takes for production code here")]
 
+mod apps;
 mod bench;
 mod cases;
 mod command;
