@@ -19,6 +19,7 @@ mod moments;
 mod outage;
 mod pause;
 mod proxy;
+mod replies;
 mod run;
 mod send;
 mod start;

@@ -163,6 +163,11 @@ impl Worker {
         kill_process(id, signal).expect("is sent");
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// Closes the pipes that it writes to.
     pub(crate) async fn is_not_listened_to(&mut self) {
         self.reading.shutdown().await;
