@@ -21,7 +21,7 @@ pub(crate) mod program;
 const PAYMENTS: usize = 200;
 const DUPLICATES: usize = 60;
 
-/// Handlers at once, unless it is set.
+/// Handlers at once.
 const CONCURRENCY: usize = 20;
 
 /// Runs a test with both apps side by side, but for one that this machine cannot run.

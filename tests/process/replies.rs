@@ -127,14 +127,12 @@ fn replies(cases: &[Case]) -> Replies {
 fn settings(bench: &Bench, app: &App) -> Settings {
     bench
         .settings("")
+        .short_leases()
         .set("LEASEHOLD_JOBS_HANDLER", &app.url)
         .set("LEASEHOLD_CONCURRENCY", "40")
         .set("LEASEHOLD_MAX_ATTEMPTS", "2")
         .set("LEASEHOLD_BACKOFF", "1s..1s")
         .set("LEASEHOLD_HANDLER_TIMEOUT", "2s")
-        .set("LEASEHOLD_VISIBILITY_TIMEOUT", "3s")
-        .set("LEASEHOLD_CLOCK_SKEW", "200ms")
-        .set("LEASEHOLD_CANCEL_GRACE", "500ms")
 }
 
 /// Sends a message for each case and the others after them, and waits until the worker is done with all.

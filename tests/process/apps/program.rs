@@ -20,6 +20,7 @@ use tokio::{
     time::timeout,
 };
 
+use super::CONCURRENCY;
 use crate::{
     bench::{Bench, SOON},
     worker::Settings,
@@ -119,12 +120,10 @@ impl App {
     pub(crate) fn settings(&self, bench: &Bench) -> Settings {
         bench
             .settings("")
+            .short_leases()
             .set("LEASEHOLD_JOBS_KEY", "/payment_id")
             .set("LEASEHOLD_JOBS_HANDLER", format!("http://127.0.0.1:{}/charges", self.port))
-            .set("LEASEHOLD_VISIBILITY_TIMEOUT", "3s")
-            .set("LEASEHOLD_CLOCK_SKEW", "200ms")
-            .set("LEASEHOLD_CANCEL_GRACE", "500ms")
-            .set("LEASEHOLD_BACKOFF", "1s..2s")
+            .set("LEASEHOLD_CONCURRENCY", CONCURRENCY.to_string())
     }
 
     /// Waits for that many more lines that begin so.
