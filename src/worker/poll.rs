@@ -28,7 +28,7 @@ pub(super) enum Polled {
     Lane(VecDeque<Delivery>, Slot),
     /// A receive came back full: there is more, and another poller may fetch it.
     Full,
-    /// A receive should have come back by now: another poller takes its sender's place.
+    /// The constant poller's receive should have come back by now: another one takes its place.
     Late,
 }
 
@@ -85,15 +85,17 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
         let sent = hall.jobs.clock.now();
         let stalls = pulse.stalls();
         let mut is_late = false;
+        let out = hall.polls.sent(wait);
         let answer = {
-            let _out = hall.polls.sent(wait);
             let mut receive = pin!(hall.desk.queue.receive(&ask));
             match timeout(wait + LATE, &mut receive).await {
                 Ok(answer) => answer,
                 Err(_) => {
                     is_late = true;
-                    // The receiver lives as long as any poller does.
-                    let _ = polled.send(Polled::Late);
+                    if poller == Poller::Constant {
+                        // The receiver lives as long as any poller does.
+                        let _ = polled.send(Polled::Late);
+                    }
                     receive.await
                 }
             }
@@ -105,7 +107,7 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
         match answer {
             Ok(received) => {
                 failures = 0;
-                hall.polls.answered();
+                out.answered();
                 let arrived = hall.jobs.clock.now();
                 let start = counted_from(sent, arrived, wait, pulse.stood_still_since(stalls));
                 let pause = match brought {
@@ -125,14 +127,18 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 unless_draining(&hall, sleep(pause)).await;
             }
             // The constant one meets the same, and tells it.
-            Err(_) if poller == Poller::Extra || is_late => return,
+            Err(_) if poller == Poller::Extra => return,
             Err(error) => {
                 drop(slots);
+                let error = with_causes(&error);
+                out.failed(error.clone());
+                if is_late {
+                    tracing::warn!(queue = &*hall.jobs.name, error, "the poll failed; another has taken its place");
+                    return;
+                }
                 failures += 1;
                 let most = RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1);
                 let pause = hall.jobs.clock.part_of(most);
-                let error = with_causes(&error);
-                hall.polls.failed(error.clone());
                 tracing::warn!(queue = &*hall.jobs.name, error, failures, "the poll failed; again in {pause:?}");
                 unless_draining(&hall, sleep(pause)).await;
             }

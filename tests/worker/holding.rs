@@ -1,0 +1,106 @@
+//! What a worker holds and for how long when something stands still or fails: polls, slots of the process, starts of a
+//! rate, and the brake (rules R4, R6, G8).
+
+use std::{ops::Range, time::Duration};
+
+use leasehold::{
+    Shutdown,
+    testing::{Fault, TestBed},
+};
+use tokio::time::sleep;
+
+use crate::bench::{Book, worker};
+
+fn bed() -> (TestBed, Book) {
+    (TestBed::new(&["jobs"]), Book::new())
+}
+
+fn after(secs: u64) -> Shutdown {
+    Shutdown::when(sleep(Duration::from_secs(secs)))
+}
+
+fn send(bed: &TestBed, ids: Range<usize>, rest: &str) {
+    for id in ids {
+        bed.send("jobs", format!(r#"{{"id":"{id}"{rest}}}"#));
+    }
+}
+
+/// How many receives are sent in ten minutes, from a time on.
+async fn polls_in_ten_minutes(bed: &TestBed, from: u64) -> u64 {
+    let faults = bed.queue_faults("jobs");
+    sleep(Duration::from_secs(from)).await;
+    let before = faults.calls()["receive"];
+    sleep(Duration::from_secs(600)).await;
+    faults.calls()["receive"] - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn r6_slow_answers_leave_no_more_polls_behind_than_before() {
+    let (bed, book) = bed();
+    send(&bed, 0..1000, r#","millis":1000"#);
+    // Slower than an extra poll may be, and not than the constant one.
+    bed.queue_faults("jobs").always("receive", Fault::DelayReply(Duration::from_secs(3)));
+    let look = async {
+        sleep(Duration::from_secs(300)).await;
+        bed.queue_faults("jobs").clear();
+        polls_in_ten_minutes(&bed, 60).await
+    };
+    let run = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "100")]).run(after(1000));
+    let (report, polls) = tokio::join!(run, look);
+    assert_eq!(report.unwrap().done, 1000);
+    assert!(polls <= 61, "{polls} polls in ten idle minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r6_pollers_that_die_are_replaced_one_for_one() {
+    let (bed, book) = bed();
+    send(&bed, 0..1000, r#","millis":1000"#);
+    let faults = bed.queue_faults("jobs");
+    faults.always("receive", Fault::DelayReply(Duration::from_millis(200)));
+    faults.decide_with(|call| {
+        assert!(call.operation != "receive" || !(5..15).contains(&call.number), "an adapter that panics");
+        None
+    });
+    let look = polls_in_ten_minutes(&bed, 200);
+    let run = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "100")]).run(after(900));
+    let (report, polls) = tokio::join!(run, look);
+    assert_eq!(report.unwrap().done, 1000);
+    assert!((30..=61).contains(&polls), "{polls} polls in ten idle minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_receives_that_are_never_answered_are_told() {
+    let (bed, book) = bed();
+    let faults = bed.queue_faults("jobs");
+    faults.always("receive", Fault::Hang);
+    let worker = worker(&bed, &book, &[]);
+    let health = worker.health();
+    let look = async {
+        sleep(Duration::from_secs(60)).await;
+        let sick = health.status();
+        faults.clear();
+        sleep(Duration::from_secs(40)).await;
+        (sick, health.status())
+    };
+    let (_, (sick, healed)) = tokio::join!(worker.run(after(110)), look);
+    assert!(sick.is_live() && !sick.is_ready(), "{sick:?}");
+    assert!(sick.queues["jobs"].pauses[0].what.contains("receiving"), "{sick:?}");
+    assert!(healed.is_ready(), "{healed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_poll_that_is_not_answered_says_nothing_of_those_that_were_answered_since() {
+    let (bed, book) = bed();
+    bed.queue_faults("jobs").next("receive", Fault::Hang);
+    let worker = worker(&bed, &book, &[]);
+    let health = worker.health();
+    let look = async {
+        sleep(Duration::from_millis(11_500)).await;
+        // Answers the poll that took the other's place, which the adapter gives up at 15 s.
+        bed.send("jobs", r#"{"id":"a"}"#);
+        sleep(Duration::from_secs(5)).await;
+        health.status()
+    };
+    let (_, status) = tokio::join!(worker.run(after(30)), look);
+    assert!(status.is_ready(), "{status:?}");
+}
