@@ -13,6 +13,7 @@ use tokio::{
 
 use crate::{
     clock::{Millis, Moment},
+    guard::outage::Circuit,
     job::Slot,
     lease::{Deadline, Lease},
     message::Delivery,
@@ -77,8 +78,9 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
             // No receive is sent once the worker drains; slots that were gathered are given back.
             biased;
             () = hall.drain.cancelled() => return,
-            slots = ready(&hall) => slots,
+            slots = ready(&hall, poller) => slots,
         };
+        let Some(slots) = slots else { return };
         let wait = if poller == Poller::Extra { hall.wait_time().min(SHORTEST_POLL) } else { hall.wait_time() };
         let visibility = hall.jobs.visibility.in_force();
         let ask = Receive { max: slots.len(), wait, visibility, attempt_id: None };
@@ -123,7 +125,9 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 } else if poller == Poller::Extra {
                     return;
                 }
-                verdict(&hall).await;
+                if brought > 0 {
+                    verdict(&hall).await;
+                }
                 unless_draining(&hall, sleep(pause)).await;
             }
             // The constant one meets the same, and tells it.
@@ -163,9 +167,14 @@ async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
     }
 }
 
-/// Waits until messages may be received, there are slots for them (rule R1), and the pace lets them begin.
-async fn ready(hall: &Hall) -> Vec<Slot> {
+/// Waits until messages may be received, there are slots for them (rule R1), and the pace lets them begin. `None` tells an
+/// extra poller that this is no time for more than one: several would make a crowd of a trial's few messages.
+async fn ready(hall: &Hall, poller: Poller) -> Option<Vec<Slot>> {
+    let is_too_many = || poller == Poller::Extra && !hall.circuits().all(Circuit::is_closed);
     loop {
+        if is_too_many() {
+            return None;
+        }
         hall.may_receive().await;
         let _turn = hall.gathering.lock().await;
         let mut slots = gather(hall, hall.most()).await;
@@ -174,8 +183,8 @@ async fn ready(hall: &Hall) -> Vec<Slot> {
             slots.truncate(may_begin);
         }
         // Waiting took time; it may be that nothing should be received by now.
-        if hall.most() >= slots.len() && hall.open_circuit().is_none() {
-            return slots;
+        if hall.most() >= slots.len() && hall.open_circuit().is_none() && !is_too_many() {
+            return Some(slots);
         }
         if let Some(pace) = &hall.pace {
             pace.give_back(slots.len());

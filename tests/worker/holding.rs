@@ -1,10 +1,17 @@
 //! What a worker holds and for how long when something stands still or fails: polls, slots of the process, starts of a
 //! rate, and the brake (rules R4, R6, G8).
 
-use std::{ops::Range, time::Duration};
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use leasehold::{
-    Shutdown,
+    JobContext, Raw, ResultExt, Shutdown, handler,
     testing::{Fault, TestBed},
 };
 use tokio::time::sleep;
@@ -103,4 +110,46 @@ async fn a_single_poll_that_is_not_answered_says_nothing_of_those_that_were_answ
     };
     let (_, status) = tokio::join!(worker.run(after(30)), look);
     assert!(status.is_ready(), "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_brake_lets_a_trickle_through_also_where_there_were_many_polls() {
+    let bed = TestBed::new(&["jobs"]);
+    send(&bed, 0..8000, "");
+    bed.queue_faults("jobs").always("receive", Fault::DelayReply(Duration::from_millis(200)));
+    let bad_deploy = Arc::new(AtomicBool::new(false));
+    let deployed = Arc::clone(&bad_deploy);
+    let handler = handler(move |_: &Raw, _: &JobContext| {
+        let bad = deployed.load(Ordering::Relaxed);
+        async move { if bad { Err("a field is missing").permanent() } else { Ok(()) } }
+    });
+    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_CONCURRENCY", "200")];
+    let look = async {
+        sleep(Duration::from_secs(4)).await;
+        let polls = bed.queue_faults("jobs").calls()["receive"];
+        bad_deploy.store(true, Ordering::Relaxed);
+        // What was on the wire has come, and the first probe has not.
+        sleep(Duration::from_millis(450)).await;
+        let before = bed.dead("jobs").len();
+        sleep(Duration::from_secs(10)).await;
+        (polls, bed.dead("jobs").len() - before)
+    };
+    let (_, (polls, dead)) = tokio::join!(bed.worker(&vars).queue("jobs", handler).run(after(20)), look);
+    assert!(polls > 100, "many at once: {polls} polls in four seconds");
+    assert!((3..=15).contains(&dead), "{dead} in ten seconds, three at each probe");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_is_polled_for_without_breaks_while_nothing_comes() {
+    let (bed, book) = bed();
+    send(&bed, 0..20, r#","first":["fail_for_good"]"#);
+    let worker = worker(&bed, &book, &[]);
+    let health = worker.health();
+    let look = async {
+        let polls = polls_in_ten_minutes(&bed, 60).await;
+        (polls, health.status().queues["jobs"].pauses.len())
+    };
+    let (_, (polls, pauses)) = tokio::join!(worker.run(after(700)), look);
+    assert_eq!(pauses, 1, "still on trial");
+    assert!((59..=61).contains(&polls), "{polls} polls in ten minutes");
 }

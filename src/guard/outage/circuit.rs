@@ -136,6 +136,11 @@ impl Circuit {
         self.state().phase.is_open()
     }
 
+    /// Neither open nor on trial.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().phase == Phase::Closed
+    }
+
     pub(crate) fn is_trial(&self) -> bool {
         self.state().phase == Phase::Trial
     }
