@@ -20,7 +20,7 @@ use crate::{
     queue::{LONGEST_VISIBILITY, Receive, Received},
 };
 
-use super::{check::with_causes, lanes::Hall, pulse::Pulse};
+use super::{check::with_causes, lanes::Hall, pace::Booking, pulse::Pulse};
 
 /// What a poller tells who owns it.
 #[derive(Debug)]
@@ -74,13 +74,13 @@ pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(500), Dura
 pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSender<Polled>, poller: Poller) {
     let mut failures = 0;
     loop {
-        let slots = tokio::select! {
+        let sendable = tokio::select! {
             // No receive is sent once the worker drains; slots that were gathered are given back.
             biased;
             () = hall.drain.cancelled() => return,
-            slots = ready(&hall, poller) => slots,
+            sendable = ready(&hall, poller) => sendable,
         };
-        let Some(slots) = slots else { return };
+        let Some((slots, mut booking)) = sendable else { return };
         let wait = if poller == Poller::Extra { hall.wait_time().min(SHORTEST_POLL) } else { hall.wait_time() };
         let visibility = hall.jobs.visibility.in_force();
         let ask = Receive { max: slots.len(), wait, visibility, attempt_id: None };
@@ -94,6 +94,7 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 Ok(answer) => answer,
                 Err(_) => {
                     is_late = true;
+                    booking.iter_mut().for_each(Booking::give_up);
                     if poller == Poller::Constant {
                         // The receiver lives as long as any poller does.
                         let _ = polled.send(Polled::Late);
@@ -103,8 +104,8 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
             }
         };
         let brought = answer.as_ref().map_or(0, Vec::len);
-        if let Some(pace) = &hall.pace {
-            pace.give_back(ask.max.saturating_sub(brought));
+        if let Some(booking) = booking {
+            booking.begin(brought);
         }
         match answer {
             Ok(received) => {
@@ -169,7 +170,7 @@ async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
 
 /// Waits until messages may be received, there are slots for them (rule R1), and the pace lets them begin. `None` tells an
 /// extra poller that this is no time for more than one: several would make a crowd of a trial's few messages.
-async fn ready(hall: &Hall, poller: Poller) -> Option<Vec<Slot>> {
+async fn ready(hall: &Hall, poller: Poller) -> Option<(Vec<Slot>, Option<Booking<'_>>)> {
     let is_too_many = || poller == Poller::Extra && !hall.circuits().all(Circuit::is_closed);
     loop {
         if is_too_many() {
@@ -177,17 +178,22 @@ async fn ready(hall: &Hall, poller: Poller) -> Option<Vec<Slot>> {
         }
         hall.may_receive().await;
         let _turn = hall.gathering.lock().await;
-        let mut slots = gather(hall, hall.most()).await;
         if let Some(pace) = &hall.pace {
-            let may_begin = pace.book(slots.len()).await;
-            slots.truncate(may_begin);
+            // Before it takes slots, which others could use meanwhile.
+            pace.ready(hall.most()).await;
         }
+        let mut slots = gather(hall, hall.most()).await;
+        let booking = match &hall.pace {
+            None => None,
+            Some(pace) => {
+                let Some(booking) = pace.book(slots.len()) else { continue };
+                slots.truncate(booking.starts());
+                Some(booking)
+            }
+        };
         // Waiting took time; it may be that nothing should be received by now.
         if hall.most() >= slots.len() && hall.open_circuit().is_none() && !is_too_many() {
-            return Some(slots);
-        }
-        if let Some(pace) = &hall.pace {
-            pace.give_back(slots.len());
+            return Some((slots, booking));
         }
     }
 }

@@ -153,3 +153,28 @@ async fn a_trial_is_polled_for_without_breaks_while_nothing_comes() {
     assert_eq!(pauses, 1, "still on trial");
     assert!((59..=61).contains(&polls), "{polls} polls in ten minutes");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_keeps_no_slot_from_what_waits_in_place() {
+    let (bed, book) = (TestBed::new(&[]), Book::new());
+    bed.add("jobs", 1);
+    send(&bed, 0..1, r#","first":["not_yet"]"#);
+    send(&bed, 1..9, "");
+    let vars = [("LEASEHOLD_RATE", "0.01"), ("LEASEHOLD_CONCURRENCY", "1")];
+    worker(&bed, &book, &vars).run(after(60)).await.unwrap();
+    assert!(matches!(book.began("0")[..], [0, 5..=11]), "{:?}", book.began("0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_kept_after_a_poll_that_was_parked_for_long() {
+    let (bed, book) = bed();
+    let feed = async {
+        sleep(Duration::from_millis(35_500)).await;
+        send(&bed, 0..40, "");
+    };
+    tokio::join!(worker(&bed, &book, &[("LEASEHOLD_RATE", "5")]).run(after(60)), feed).0.unwrap();
+    let began: Vec<_> = (0..40).map(|id| book.runs(&id.to_string())[0].began).collect();
+    let in_first_second = began.iter().filter(|at| **at < Duration::from_millis(36_450)).count();
+    assert!(in_first_second <= 10, "{in_first_second} began: a burst of five, and five a second");
+    assert!(began.iter().max().unwrap().as_secs() <= 44, "{began:?}");
+}
