@@ -178,3 +178,30 @@ async fn a_rate_is_kept_after_a_poll_that_was_parked_for_long() {
     assert!(in_first_second <= 10, "{in_first_second} began: a burst of five, and five a second");
     assert!(began.iter().max().unwrap().as_secs() <= 44, "{began:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn g8_what_waits_for_the_store_holds_no_place_of_the_process_that_another_queue_needs() {
+    let (bed, book) = (TestBed::new(&["jobs", "other"]), Book::new());
+    send(&bed, 0..40, "");
+    bed.guard_faults.decide_with(|call| (call.operation != "facts").then_some(Fault::Hang));
+    let other = async {
+        sleep(Duration::from_secs(30)).await;
+        for id in 0..40 {
+            bed.send("other", format!(r#"{{"id":"other-{id}","millis":1000}}"#));
+        }
+        sleep(Duration::from_secs(60)).await;
+        let done = book.completed().keys().filter(|id| id.starts_with("other")).count();
+        bed.guard_faults.clear();
+        sleep(Duration::from_secs(60)).await;
+        (done, book.completed().len())
+    };
+    let vars = [
+        ("LEASEHOLD_QUEUES", "jobs,other"),
+        ("LEASEHOLD_TOTAL_CONCURRENCY", "4"),
+        ("LEASEHOLD_OTHER_GUARD", "none"),
+        ("LEASEHOLD_CONCURRENCY", "4"),
+    ];
+    let worker = worker(&bed, &book, &vars).queue("other", book.clone());
+    let (_, (others, all)) = tokio::join!(worker.run(after(200)), other);
+    assert_eq!((others, all), (40, 80));
+}
