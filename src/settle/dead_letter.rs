@@ -91,6 +91,8 @@ pub(crate) struct DeadLetter {
     pub(crate) note: Note,
     /// The record that says DEAD, to be marked when the copy is sent; `None` for work without a record.
     pub(crate) record: Option<Pk>,
+    /// It has failed now; else its record said so before.
+    pub(crate) is_news: bool,
 }
 
 /// Where copies of what has failed for good go.

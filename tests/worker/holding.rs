@@ -155,6 +155,32 @@ async fn a_trial_is_polled_for_without_breaks_while_nothing_comes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_kept_in_its_queue_does_not_put_the_brake_on_each_time_it_comes_round() {
+    for guard in ["claim", "none"] {
+        let (bed, book) = bed();
+        for id in 0..150 {
+            let rest = if id % 3 == 0 { r#","first":["fail_for_good","fail_for_good","fail_for_good"]"# } else { "" };
+            send(&bed, id..id + 1, rest);
+        }
+        let malformed = 30;
+        (0..malformed).for_each(|_| drop(bed.send("jobs", "{")));
+        (150..250).for_each(|id| send(&bed, id..id + 1, ""));
+        let worker = worker(&bed, &book, &[("LEASEHOLD_DEAD_LETTER", "keep"), ("LEASEHOLD_GUARD", guard)]);
+        let health = worker.health();
+        let look = async {
+            let mut braked = 0;
+            for _ in 0..100 {
+                sleep(Duration::from_secs(1)).await;
+                braked += health.status().queues["jobs"].pauses.len();
+            }
+            braked
+        };
+        let (_, braked) = tokio::join!(worker.run(after(110)), look);
+        assert_eq!(braked, 0, "seconds with the brake on, GUARD={guard}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rate_keeps_no_slot_from_what_waits_in_place() {
     let (bed, book) = (TestBed::new(&[]), Book::new());
     bed.add("jobs", 1);
