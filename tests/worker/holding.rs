@@ -11,7 +11,9 @@ use std::{
 };
 
 use leasehold::{
-    JobContext, Raw, ResultExt, Shutdown, handler,
+    JobContext, Raw, ResultExt, Shutdown,
+    guard::{Control, ControlKey, Guard, Paused},
+    handler,
     testing::{Fault, TestBed},
 };
 use tokio::time::sleep;
@@ -230,4 +232,32 @@ async fn g8_what_waits_for_the_store_holds_no_place_of_the_process_that_another_
     let worker = worker(&bed, &book, &vars).queue("other", book.clone());
     let (_, (others, all)) = tokio::join!(worker.run(after(200)), other);
     assert_eq!((others, all), (40, 80));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_from_before_a_pause_does_not_end_it_and_an_item_that_is_gone_does() {
+    let (bed, book) = bed();
+    let key = ControlKey::new(None, "jobs");
+    let say = async |control| bed.guard.set_control(&key, &control).await.unwrap();
+    let paused = || {
+        let paused = Paused { at: bed.broker.clock().wall(), by: "ann@desk".into(), why: None };
+        Control { paused: Some(paused), resumed_at: None }
+    };
+    let operator = async {
+        sleep(Duration::from_secs(2)).await;
+        say(paused()).await;
+        // The worker looks every five seconds.
+        sleep(Duration::from_secs(20)).await;
+        send(&bed, 0..5, "");
+        say(Control::default()).await;
+        sleep(Duration::from_secs(5)).await;
+        say(paused()).await;
+        sleep(Duration::from_secs(20)).await;
+        let meanwhile = book.completed().len();
+        say(Control::default()).await;
+        sleep(Duration::from_secs(11)).await;
+        (meanwhile, book.completed().len())
+    };
+    let (_, completed) = tokio::join!(worker(&bed, &book, &[]).run(after(120)), operator);
+    assert_eq!(completed, (0, 5));
 }
