@@ -11,10 +11,10 @@ use std::{
 };
 
 use leasehold::{
-    JobContext, Raw, ResultExt, Shutdown,
+    CancelCause, JobContext, Raw, ResultExt, Shutdown,
     guard::{Control, ControlKey, Guard, Paused},
     handler,
-    testing::{Fault, TestBed},
+    testing::{Failure, Fault, TestBed},
 };
 use tokio::time::sleep;
 
@@ -260,4 +260,57 @@ async fn a_read_from_before_a_pause_does_not_end_it_and_an_item_that_is_gone_doe
     };
     let (_, completed) = tokio::join!(worker(&bed, &book, &[]).run(after(120)), operator);
     assert_eq!(completed, (0, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r6_no_more_polls_wait_for_a_backlog_than_slots_can_use() {
+    let (bed, book) = bed();
+    send(&bed, 0..2000, "");
+    bed.queue_faults("jobs").always("receive", Fault::DelayReply(Duration::from_millis(20)));
+    let run = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "20")]).run(after(60));
+    assert_eq!(run.await.unwrap().done, 2000);
+    let polls = bed.queue_faults("jobs").calls()["receive"];
+    assert!(polls <= 200 + 15, "{polls} polls for 2000 messages and a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r6_extra_polls_are_not_parked_on_a_queue_that_is_empty_again() {
+    let (bed, book) = bed();
+    send(&bed, 0..1000, "");
+    bed.queue_faults("jobs").always("receive", Fault::DelayReply(Duration::from_millis(200)));
+    let worker = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "200")]);
+    let health = worker.health();
+    let look = async {
+        while !bed.queue("jobs").is_empty() {
+            sleep(Duration::from_millis(100)).await;
+        }
+        sleep(Duration::from_secs(2)).await;
+        health.status().queues["jobs"].free_slots
+    };
+    let (_, free) = tokio::join!(worker.run(after(60)), look);
+    assert_eq!(free, 190, "ten are parked with the one poll");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_wait_time_is_lowered_to_fit_a_short_visibility_timeout() {
+    let (bed, book) = bed();
+    let vars = [("LEASEHOLD_VISIBILITY_TIMEOUT", "10s"), ("LEASEHOLD_WAIT_TIME", "20s")];
+    worker(&bed, &book, &vars).run(after(600)).await.unwrap();
+    let polls = bed.queue("jobs").calls()["receive"].calls;
+    assert!(polls >= 100, "{polls} polls in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l3_a_run_that_was_interrupted_says_nothing_of_handler_time() {
+    let (bed, book) = bed();
+    send(&bed, 0..1, r#","first":["hang"]"#);
+    bed.guard_faults.always("renew", Fault::Fail(Failure::Throttled));
+    let worker = worker(&bed, &book, &[]);
+    let health = worker.health();
+    let look = async {
+        sleep(Duration::from_secs(31)).await;
+        (book.runs("0")[0].cancelled, health.status().queues["jobs"].handler_p99_ms)
+    };
+    let (_, seen) = tokio::join!(worker.run(after(32)), look);
+    assert_eq!(seen, (Some(CancelCause::LeaseLost), None));
 }
