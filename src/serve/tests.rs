@@ -112,7 +112,7 @@ async fn live_and_ready_are_told_apart() {
         (starting, 200, 503),
         (status(Phase::Running, receiving()), 200, 200),
         (status(Phase::Running, pausing()), 200, 503),
-        (status(Phase::Running, hanging), 503, 200),
+        (status(Phase::Running, hanging), 503, 503),
         (status(Phase::Draining, receiving()), 200, 503),
     ];
     for (status, live, ready) in cases {
