@@ -75,3 +75,13 @@ async fn a_resume_is_not_undone_by_a_probe_that_is_due_or_on_its_way() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_word_that_asks_for_a_day_is_believed_for_a_quarter_of_an_hour() {
+    let circuit = circuit();
+    circuit.open("503", Some(Duration::from_secs(24 * 60 * 60)));
+    let start = Instant::now();
+    let tend = circuit.tend(false, || async { Ok(()) });
+    tokio::select! { biased; () = tend => {}, () = circuit.closed() => {} }
+    assert_eq!(start.elapsed(), LONGEST_WORD);
+}
