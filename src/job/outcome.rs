@@ -142,7 +142,7 @@ impl Jobs {
     pub(super) fn unrecorded(&self, message: &Message, failure: Failure) -> Settlement {
         let id = failure_id(&[&self.name, &message.id]);
         let note = self.note(message, failure, id);
-        Settlement::DeadLetter(Box::new(DeadLetter { note, record: None, is_news: true }))
+        Settlement::DeadLetter(Box::new(DeadLetter { note, record: None, failed_now: true }))
     }
 
     /// A record says that its work has failed for good, and its copy is not known to be sent.
@@ -151,7 +151,7 @@ impl Jobs {
         message: &Message,
         record: &Record,
         step: Option<String>,
-        is_news: bool,
+        failed_now: bool,
     ) -> Settlement {
         let failure = record.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
         let mut note = self.note(message, failure, record.failure_id.clone().unwrap_or_default());
@@ -160,7 +160,7 @@ impl Jobs {
         note.fence = record.fence.0;
         note.pk = Some(record.pk.0.clone());
         note.step = step;
-        Settlement::DeadLetter(Box::new(DeadLetter { note, record: Some(record.pk.clone()), is_news }))
+        Settlement::DeadLetter(Box::new(DeadLetter { note, record: Some(record.pk.clone()), failed_now }))
     }
 }
 

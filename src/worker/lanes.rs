@@ -20,11 +20,7 @@ use crate::{
     lease::{Beat, Tick, keep},
     message::Delivery,
     queue::{Queue, QueueError},
-    settle::{
-        self, Delayed, Deleted, Desk, Left, Settled, Settlement,
-        dead_letter::{DeadLetter, DeadLetters},
-        settle,
-    },
+    settle::{self, Delayed, Deleted, Desk, Left, Settled, Settlement, settle},
 };
 
 use super::{Tally, brake::Brake, control::Word, pace::Pace, pulse::Polls};
@@ -138,7 +134,7 @@ impl Hall {
             let Some(taken) = self.take(slot).await else { return self.given_back(delivery) };
             let settlement = match job(&self.jobs, delivery, &taken).await {
                 Settlement::DeadLetter(dead) => {
-                    if self.is_news(&dead, delivery) {
+                    if dead.is_news(&self.desk.dead_letters, delivery.message.receive_count) {
                         self.brake.failed(&dead.note.code);
                     }
                     return settle::dead_letter(&self.desk, delivery, *dead).await;
@@ -158,13 +154,6 @@ impl Hall {
                 return self.unless_last(delivery, settlement);
             }
         }
-    }
-
-    /// Whether it failed for good just now. What is kept in its queue comes round again, and where no record says so, by
-    /// its receives alone can it be told.
-    fn is_news(&self, dead: &DeadLetter, delivery: &Delivery) -> bool {
-        let is_kept = matches!(self.desk.dead_letters, DeadLetters::Keep);
-        dead.is_news && (dead.record.is_some() || !is_kept || delivery.message.receive_count <= 1)
     }
 
     fn is_near(&self, until: Millis) -> bool {
