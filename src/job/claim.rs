@@ -147,7 +147,7 @@ impl Jobs {
             Found::TakeOver(kind) => return Ok(kind),
             Found::Done => Settlement::Delete(Deleted::Suppressed),
             Found::Dead if record.copied => Settlement::Delete(Deleted::Suppressed),
-            Found::Dead => self.dead_letter(&delivery.message, record, None),
+            Found::Dead => self.dead_letter(&delivery.message, record, None, false),
             Found::OtherPayload => {
                 let text = format!("the key {} was used before with another payload", record.pk);
                 self.unrecorded(&delivery.message, Failure::new("key_reused", text))

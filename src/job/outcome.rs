@@ -55,7 +55,7 @@ pub(super) async fn bury(
     match claim.insist(&change).await {
         Ok(Owned::Applied) => {
             let record = Record { failures, last_error: Some(failure), failure_id: Some(id), ..claim.claimed.clone() };
-            jobs.dead_letter(&delivery.message, &record, claim.last_step())
+            jobs.dead_letter(&delivery.message, &record, claim.last_step(), true)
         }
         Ok(Owned::Done) => Settlement::Delete(Deleted::Done),
         Ok(Owned::Lost(_)) => Settlement::Leave(Left::ClaimLost),
@@ -142,11 +142,17 @@ impl Jobs {
     pub(super) fn unrecorded(&self, message: &Message, failure: Failure) -> Settlement {
         let id = failure_id(&[&self.name, &message.id]);
         let note = self.note(message, failure, id);
-        Settlement::DeadLetter(Box::new(DeadLetter { note, record: None }))
+        Settlement::DeadLetter(Box::new(DeadLetter { note, record: None, failed_now: true }))
     }
 
     /// A record says that its work has failed for good, and its copy is not known to be sent.
-    pub(super) fn dead_letter(&self, message: &Message, record: &Record, step: Option<String>) -> Settlement {
+    pub(super) fn dead_letter(
+        &self,
+        message: &Message,
+        record: &Record,
+        step: Option<String>,
+        failed_now: bool,
+    ) -> Settlement {
         let failure = record.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
         let mut note = self.note(message, failure, record.failure_id.clone().unwrap_or_default());
         note.failures = record.failures;
@@ -154,7 +160,7 @@ impl Jobs {
         note.fence = record.fence.0;
         note.pk = Some(record.pk.0.clone());
         note.step = step;
-        Settlement::DeadLetter(Box::new(DeadLetter { note, record: Some(record.pk.clone()) }))
+        Settlement::DeadLetter(Box::new(DeadLetter { note, record: Some(record.pk.clone()), failed_now }))
     }
 }
 

@@ -9,7 +9,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// One place for a running handler. Clones are the same place.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
-    _permits: Arc<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)>,
+    permits: Arc<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)>,
+}
+
+/// A place in its queue alone, while nothing runs: that of the process is for other queues meanwhile.
+#[derive(Debug)]
+pub(crate) struct Rest(OwnedSemaphorePermit);
+
+impl Slot {
+    /// Gives up the place in the process. `None` if a run still has it.
+    pub(crate) fn rest(self) -> Option<Rest> {
+        Arc::into_inner(self.permits).map(|(of_queue, _)| Rest(of_queue))
+    }
 }
 
 /// The places of one queue.
@@ -31,11 +42,19 @@ impl Slots {
     /// Dropped, it leaves the line.
     pub(crate) async fn take(&self) -> Option<Slot> {
         let of_queue = Arc::clone(&self.of_queue).acquire_owned().await.ok()?;
+        self.take_again(Rest(of_queue)).await
+    }
+
+    /// Waits for a place in the process beside that in the queue, in line.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves the line, and the place in the queue is free.
+    pub(crate) async fn take_again(&self, Rest(of_queue): Rest) -> Option<Slot> {
         let of_process = match &self.of_process {
             Some(process) => Some(Arc::clone(process).acquire_owned().await.ok()?),
             None => None,
         };
-        Some(Slot { _permits: Arc::new((of_queue, of_process)) })
+        Some(Slot { permits: Arc::new((of_queue, of_process)) })
     }
 
     /// A place, if one is free.
@@ -45,7 +64,7 @@ impl Slots {
             Some(process) => Some(Arc::clone(process).try_acquire_owned().ok()?),
             None => None,
         };
-        Some(Slot { _permits: Arc::new((of_queue, of_process)) })
+        Some(Slot { permits: Arc::new((of_queue, of_process)) })
     }
 
     /// How many are free in the queue.

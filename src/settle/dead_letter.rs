@@ -91,6 +91,17 @@ pub(crate) struct DeadLetter {
     pub(crate) note: Note,
     /// The record that says DEAD, to be marked when the copy is sent; `None` for work without a record.
     pub(crate) record: Option<Pk>,
+    /// It has failed now; else its record said so before.
+    pub(crate) failed_now: bool,
+}
+
+impl DeadLetter {
+    /// Whether it is a new failure. What is kept in its queue comes round again, and where no record says so, it can be told
+    /// by its receives alone.
+    pub(crate) fn is_news(&self, goes_to: &DeadLetters, receive_count: u32) -> bool {
+        let is_kept = matches!(goes_to, DeadLetters::Keep);
+        self.failed_now && (self.record.is_some() || !is_kept || receive_count <= 1)
+    }
 }
 
 /// Where copies of what has failed for good go.

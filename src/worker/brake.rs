@@ -131,4 +131,16 @@ mod tests {
         brake.failed("x");
         assert!(brake.circuit.is_open(), "most still fail");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trial_that_fails_puts_it_on_again_however_long_that_took() {
+        let brake = brake();
+        (0..BURST).for_each(|_| brake.failed("x"));
+        let tend = brake.circuit.tend(false, || async { Ok(()) });
+        tokio::select! { biased; () = tend => {}, () = brake.circuit.closed() => {} }
+        tokio::time::advance(FORGOTTEN_AFTER * BURST).await;
+        assert!(brake.circuit.is_trial());
+        brake.failed("x");
+        assert!(brake.circuit.is_open());
+    }
 }

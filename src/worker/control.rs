@@ -4,7 +4,7 @@
 //! cannot be heard changes nothing: a pause holds, and a queue that is not paused goes on.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -23,7 +23,6 @@ pub(super) const LOOK: Duration = Duration::from_secs(5);
 pub(crate) struct Word {
     guard: Arc<dyn Guard>,
     key: ControlKey,
-    /// Locked for single look-ups.
     heard: Mutex<Heard>,
 }
 
@@ -31,6 +30,8 @@ pub(crate) struct Word {
 struct Heard {
     /// The latest resume that was seen. Reads may go back in time.
     resumed_at: Option<Millis>,
+    /// The last look found no pause, but nothing else either that was not there before the pause.
+    doubted: bool,
     /// A first look tells what was said before this worker, which is no news to it.
     before: bool,
     /// That nothing can be heard was told.
@@ -50,8 +51,11 @@ impl Word {
         match self.guard.control(&self.key).await {
             Ok(control) => {
                 match &control.paused {
-                    Some(paused) => hall.paused.open(&said(paused), None),
-                    None if hall.paused.is_open() => hall.paused.resume(),
+                    Some(paused) => {
+                        self.heard().doubted = false;
+                        hall.paused.open(&said(paused), None);
+                    }
+                    None if hall.paused.is_open() && !self.may_be_old(&control) => hall.paused.resume(),
                     None => {}
                 }
                 if self.is_resumed(&control) {
@@ -62,9 +66,22 @@ impl Word {
         }
     }
 
+    /// Held for single look-ups.
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this may be read from before the pause, for reads may go back in time: a resume leaves a mark. Seen twice in
+    /// a row it is believed, for the item may be gone.
+    fn may_be_old(&self, control: &Control) -> bool {
+        let mut heard = self.heard();
+        heard.doubted = !heard.doubted && control.resumed_at <= heard.resumed_at;
+        heard.doubted
+    }
+
     /// Whether somebody has said since the last look that the queue goes on.
     fn is_resumed(&self, control: &Control) -> bool {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.heard();
         let news = heard.before && control.resumed_at > heard.resumed_at;
         heard.resumed_at = heard.resumed_at.max(control.resumed_at);
         (heard.before, heard.told) = (true, false);
@@ -72,7 +89,7 @@ impl Word {
     }
 
     fn cannot_hear(&self, queue: &str, error: &GuardError) {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.heard();
         if !heard.told {
             heard.told = true;
             let needs = if matches!(error, GuardError::Denied(_)) { "; it needs dynamodb:GetItem" } else { "" };

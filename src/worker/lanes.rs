@@ -134,14 +134,16 @@ impl Hall {
             let Some(taken) = self.take(slot).await else { return self.given_back(delivery) };
             let settlement = match job(&self.jobs, delivery, &taken).await {
                 Settlement::DeadLetter(dead) => {
-                    self.brake.failed(&dead.note.code);
+                    if dead.is_news(&self.desk.dead_letters, delivery.message.receive_count) {
+                        self.brake.failed(&dead.note.code);
+                    }
                     return settle::dead_letter(&self.desk, delivery, *dead).await;
                 }
                 settlement => settlement,
             };
             drop(taken);
             let waited = match &settlement {
-                Settlement::Outage => self.wait_for_the_store(delivery, in_hand_since).await,
+                Settlement::Outage => self.wait_for_the_store(delivery, in_hand_since, slot).await,
                 Settlement::RetryInPlace { until, .. } => self.wait_in_place(delivery, *until, slot).await,
                 Settlement::Held { until, .. } if delivery.is_last || self.is_near(*until) => {
                     self.wait_in_place(delivery, *until + self.held_jitter(1), slot).await
@@ -165,15 +167,18 @@ impl Hall {
     /// The lane's slot, taken again if it was given up for a wait; `None` when the worker drains.
     async fn take(&self, slot: &mut Option<Slot>) -> Option<Slot> {
         if slot.is_none() {
-            let acquired = tokio::select! {
-                // A slot that comes free while the worker drains is of no use; a dropped wait leaves the line.
-                biased;
-                () = self.drain.cancelled() => return None,
-                slot = self.slots.take() => slot,
-            };
-            *slot = acquired;
+            *slot = self.unless_draining(self.slots.take()).await;
         }
         slot.clone()
+    }
+
+    async fn unless_draining(&self, slot: impl Future<Output = Option<Slot>>) -> Option<Slot> {
+        tokio::select! {
+            // A slot that comes free while the worker drains is of no use; a dropped wait leaves the line.
+            biased;
+            () = self.drain.cancelled() => None,
+            slot = slot => slot,
+        }
     }
 
     /// Waits without a slot, but in a place. `false` when there is none, or the wait was cut short.
@@ -183,16 +188,24 @@ impl Hall {
         self.unless_cut_short(delivery, sleep(until.since(self.jobs.clock.wall()))).await
     }
 
-    /// Waits for the guard's store, with the slot: there is nothing else to run.
-    async fn wait_for_the_store(&self, delivery: &Delivery, in_hand_since: Instant) -> bool {
+    /// Waits for the guard's store, and keeps the place in the queue: there is nothing else to run in it.
+    async fn wait_for_the_store(&self, delivery: &Delivery, in_hand_since: Instant, slot: &mut Option<Slot>) -> bool {
+        let rest = slot.take().and_then(Slot::rest);
         let left = KEPT_IN_HAND.saturating_sub(in_hand_since.elapsed());
-        let back = self.jobs.store.closed();
-        if delivery.is_last {
-            return self.unless_cut_short(delivery, back).await;
+        let mut in_time = true;
+        let back = async {
+            let back = self.jobs.store.closed();
+            if delivery.is_last {
+                back.await;
+            } else {
+                in_time = tokio::time::timeout(left, back).await.is_ok();
+            }
+        };
+        let is_back = self.unless_cut_short(delivery, back).await && in_time;
+        if let Some(rest) = rest.filter(|_| is_back) {
+            *slot = self.unless_draining(self.slots.take_again(rest)).await;
         }
-        let back = async { tokio::time::timeout(left, back).await.is_ok() };
-        let mut in_time = false;
-        self.unless_cut_short(delivery, async { in_time = back.await }).await && in_time
+        is_back
     }
 
     async fn unless_cut_short(&self, delivery: &Delivery, wait: impl Future<Output = ()>) -> bool {

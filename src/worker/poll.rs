@@ -13,13 +13,14 @@ use tokio::{
 
 use crate::{
     clock::{Millis, Moment},
+    guard::outage::Circuit,
     job::Slot,
     lease::{Deadline, Lease},
     message::Delivery,
     queue::{LONGEST_VISIBILITY, Receive, Received},
 };
 
-use super::{check::with_causes, lanes::Hall, pulse::Pulse};
+use super::{check::with_causes, lanes::Hall, pace::Booking, pulse::Pulse};
 
 /// What a poller tells who owns it.
 #[derive(Debug)]
@@ -73,25 +74,27 @@ pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(500), Dura
 pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSender<Polled>, poller: Poller) {
     let mut failures = 0;
     loop {
-        let slots = tokio::select! {
+        let sendable = tokio::select! {
             // No receive is sent once the worker drains; slots that were gathered are given back.
             biased;
             () = hall.drain.cancelled() => return,
-            slots = ready(&hall) => slots,
+            sendable = ready(&hall, poller) => sendable,
         };
+        let Some((slots, mut booking)) = sendable else { return };
         let wait = if poller == Poller::Extra { hall.wait_time().min(SHORTEST_POLL) } else { hall.wait_time() };
         let visibility = hall.jobs.visibility.in_force();
         let ask = Receive { max: slots.len(), wait, visibility, attempt_id: None };
         let sent = hall.jobs.clock.now();
         let stalls = pulse.stalls();
         let mut is_late = false;
+        let out = hall.polls.sent(wait);
         let answer = {
-            let _out = hall.polls.sent(wait);
             let mut receive = pin!(hall.desk.queue.receive(&ask));
             match timeout(wait + LATE, &mut receive).await {
                 Ok(answer) => answer,
                 Err(_) => {
                     is_late = true;
+                    booking.iter_mut().for_each(Booking::give_up);
                     // An extra one has no place that must be filled: the constant one goes on.
                     if poller == Poller::Constant {
                         // The receiver lives as long as any poller does.
@@ -102,13 +105,13 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
             }
         };
         let brought = answer.as_ref().map_or(0, Vec::len);
-        if let Some(pace) = &hall.pace {
-            pace.give_back(ask.max.saturating_sub(brought));
+        if let Some(booking) = booking {
+            booking.begin(brought);
         }
         match answer {
             Ok(received) => {
                 failures = 0;
-                hall.polls.answered();
+                out.answered();
                 let arrived = hall.jobs.clock.now();
                 let start = counted_from(sent, arrived, wait, pulse.stood_still_since(stalls));
                 let pause = match brought {
@@ -124,24 +127,24 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 } else if poller == Poller::Extra {
                     return;
                 }
-                verdict(&hall).await;
+                if brought > 0 {
+                    verdict(&hall).await;
+                }
                 unless_draining(&hall, sleep(pause)).await;
             }
             // The constant one meets the same, and tells it.
             Err(_) if poller == Poller::Extra => return,
-            Err(error) if is_late => {
-                let error = with_causes(&error);
-                hall.polls.failed(error.clone());
-                tracing::warn!(queue = &*hall.jobs.name, error, "the poll failed, late; another has taken its place");
-                return;
-            }
             Err(error) => {
                 drop(slots);
+                let error = with_causes(&error);
+                out.failed(error.clone());
+                if is_late {
+                    tracing::warn!(queue = &*hall.jobs.name, error, "the poll failed; another has taken its place");
+                    return;
+                }
                 failures += 1;
                 let most = RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1);
                 let pause = hall.jobs.clock.part_of(most);
-                let error = with_causes(&error);
-                hall.polls.failed(error.clone());
                 tracing::warn!(queue = &*hall.jobs.name, error, failures, "the poll failed; again in {pause:?}");
                 unless_draining(&hall, sleep(pause)).await;
             }
@@ -166,22 +169,32 @@ async fn unless_draining(hall: &Hall, pause: impl Future<Output = ()>) {
     }
 }
 
-/// Waits until messages may be received, there are slots for them (rule R1), and the pace lets them begin.
-async fn ready(hall: &Hall) -> Vec<Slot> {
+/// Waits until messages may be received, there are slots for them (rule R1), and the pace lets them begin. `None` tells an
+/// extra poller that this is no time for more than one: several would make a crowd of a trial's few messages.
+async fn ready(hall: &Hall, poller: Poller) -> Option<(Vec<Slot>, Option<Booking<'_>>)> {
+    let is_too_many = || poller == Poller::Extra && !hall.circuits().all(Circuit::is_closed);
     loop {
+        if is_too_many() {
+            return None;
+        }
         hall.may_receive().await;
         let _turn = hall.gathering.lock().await;
+        if let Some(pace) = &hall.pace {
+            // Before it takes slots, which others could use meanwhile.
+            pace.ready(hall.most()).await;
+        }
         let mut slots = gather(hall, hall.most()).await;
-        if let Some(pace) = &hall.pace {
-            let may_begin = pace.book(slots.len()).await;
-            slots.truncate(may_begin);
-        }
+        let booking = match &hall.pace {
+            None => None,
+            Some(pace) => {
+                let Some(booking) = pace.book(slots.len()) else { continue };
+                slots.truncate(booking.starts());
+                Some(booking)
+            }
+        };
         // Waiting took time; it may be that nothing should be received by now.
-        if hall.most() >= slots.len() && hall.open_circuit().is_none() {
-            return slots;
-        }
-        if let Some(pace) = &hall.pace {
-            pace.give_back(slots.len());
+        if hall.most() >= slots.len() && hall.open_circuit().is_none() && !is_too_many() {
+            return Some((slots, booking));
         }
     }
 }

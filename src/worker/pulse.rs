@@ -71,6 +71,8 @@ struct OnTheWire {
     /// By when each has to be back.
     due: BTreeMap<u64, Instant>,
     back: Option<Instant>,
+    /// The latest of those that were answered.
+    answered: u64,
     /// What the last one met, if it failed.
     failure: Option<String>,
 }
@@ -91,16 +93,6 @@ impl Polls {
         let number = polls.number;
         polls.due.insert(number, Instant::now() + wait + LATE);
         Out { polls: self, number }
-    }
-
-    /// A poll was answered with messages, or with none.
-    pub(super) fn answered(&self) {
-        self.lock().failure = None;
-    }
-
-    /// A poll failed.
-    pub(super) fn failed(&self, cause: String) {
-        self.lock().failure = Some(cause);
     }
 
     /// Why the last poll failed, if it did.
@@ -125,6 +117,23 @@ impl Polls {
 pub(super) struct Out<'a> {
     polls: &'a Polls,
     number: u64,
+}
+
+impl Out<'_> {
+    /// It was answered with messages, or with none.
+    pub(super) fn answered(self) {
+        let mut polls = self.polls.lock();
+        polls.answered = polls.answered.max(self.number);
+        polls.failure = None;
+    }
+
+    /// It failed: no news if one that was sent after it was answered meanwhile.
+    pub(super) fn failed(self, cause: String) {
+        let mut polls = self.polls.lock();
+        if polls.answered < self.number {
+            polls.failure = Some(cause);
+        }
+    }
 }
 
 impl Drop for Out<'_> {

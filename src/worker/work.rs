@@ -25,7 +25,7 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
         hall.polled.cancel();
         return;
     }
-    pollers.spawn(poller(Poller::Constant));
+    let mut constant = pollers.spawn(poller(Poller::Constant)).id();
     let mut lanes = JoinSet::new();
     loop {
         tokio::select! {
@@ -36,7 +36,7 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
                 Polled::Full if pollers.len() < hall.pollers => drop(pollers.spawn(poller(Poller::Extra))),
                 Polled::Full => {}
                 // Beyond the most: the one that is late may not come back for a while, and ends when it does.
-                Polled::Late => drop(pollers.spawn(poller(Poller::Constant))),
+                Polled::Late => constant = pollers.spawn(poller(Poller::Constant)).id(),
             },
             Some(ended) = lanes.join_next() => reap(&hall, ended),
             // Told to stop now: what the polls on the wire bring is hidden for a timeout, and that is what "now" costs.
@@ -44,8 +44,10 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
             ended = pollers.join_next() => match ended {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    tracing::error!(queue = &*hall.jobs.name, %error, "a poller died; another takes its place");
-                    pollers.spawn(poller(Poller::Constant));
+                    tracing::error!(queue = &*hall.jobs.name, %error, "a poller died");
+                    if error.id() == constant {
+                        constant = pollers.spawn(poller(Poller::Constant)).id();
+                    }
                 }
                 None => break,
             },

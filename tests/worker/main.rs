@@ -8,6 +8,7 @@
 mod api;
 mod bench;
 mod guarding;
+mod holding;
 mod lanes;
 mod leases;
 mod life;

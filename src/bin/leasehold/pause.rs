@@ -6,6 +6,7 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Context;
@@ -109,7 +110,11 @@ impl Word {
     fn after(&self, before: &Control) -> Control {
         match self {
             Self::Pause(paused) => Control { paused: Some(paused.clone()), resumed_at: before.resumed_at },
-            Self::Resume(at) => Control { paused: None, resumed_at: Some(*at) },
+            // Later than the last one, which another machine's clock may have dated: workers heed what is new.
+            Self::Resume(at) => {
+                let after = before.resumed_at.map(|last| last + Duration::from_millis(1));
+                Control { paused: None, resumed_at: after.max(Some(*at)) }
+            }
         }
     }
 

@@ -75,3 +75,10 @@ fn a_reason_is_one_line() {
         assert!(reason(text).is_err(), "{text:?}");
     }
 }
+
+#[test]
+fn a_resume_is_later_than_the_last_one_also_from_a_machine_whose_clock_is_behind() {
+    let before = Control { paused: None, resumed_at: Some(Millis(9_000)) };
+    assert_eq!(Word::Resume(Millis(5_000)).after(&before).resumed_at, Some(Millis(9_001)));
+    assert_eq!(Word::Resume(Millis(12_000)).after(&before).resumed_at, Some(Millis(12_000)));
+}
