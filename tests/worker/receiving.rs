@@ -86,7 +86,13 @@ async fn full_batches_cost_two_writes_and_a_tenth_of_a_receive_for_each_message(
     worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "20")]).run(bed.until_idle()).await.unwrap();
     let receives = bed.queue("jobs").calls()["receive"];
     assert!(receives.calls <= 105, "{receives:?}");
-    let writes: u64 = bed.guard.calls().iter().filter(|(what, _)| !matches!(**what, "facts" | "control")).map(|(_, calls)| calls).sum();
+    let writes: u64 = bed
+        .guard
+        .calls()
+        .iter()
+        .filter(|(what, _)| !matches!(**what, "facts" | "control"))
+        .map(|(_, calls)| calls)
+        .sum();
     assert_eq!(writes, 2000);
     assert!(!bed.queue("jobs").calls().contains_key("change_visibility"));
 }
