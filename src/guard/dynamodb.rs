@@ -117,15 +117,15 @@ impl DynamoDbGuard {
     }
 
     /// Sends a `PutItem` under a condition; `Err` holds the record that stood in its way.
-    async fn put(&self, pk: &str, item: Item, when: Expressions) -> Result<Answer<()>, GuardError> {
+    async fn put(&self, pk: &str, item: Item, mut when: Expressions) -> Result<Answer<()>, GuardError> {
         let put = self
             .client
             .put_item()
             .table_name(&self.table)
             .set_item(Some(item.into_iter().collect()))
-            .condition_expression(when.condition())
-            .set_expression_attribute_names(Some(when.names().collect()))
-            .set_expression_attribute_values(when.values().map(Iterator::collect))
+            .set_expression_attribute_values(when.values())
+            .condition_expression(when.condition)
+            .set_expression_attribute_names(Some(when.names))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match self.in_turn(|| put.send()).await {
             Ok(_) => Ok(Ok(())),
@@ -138,16 +138,16 @@ impl DynamoDbGuard {
 
     /// Sends an `UpdateItem` under a condition and brings the record as it then is, if `back` asks for it; `Err` holds
     /// the record that stood in its way.
-    async fn update(&self, pk: &Pk, update: Update, back: ReturnValue) -> Result<Answer<Item>, GuardError> {
+    async fn update(&self, pk: &Pk, mut update: Update, back: ReturnValue) -> Result<Answer<Item>, GuardError> {
         let call = self
             .client
             .update_item()
             .table_name(&self.table)
             .key("pk", text(&pk.0))
             .update_expression(update.expression())
-            .condition_expression(update.when.condition())
-            .set_expression_attribute_names(Some(update.when.names().collect()))
-            .set_expression_attribute_values(update.when.values().map(Iterator::collect))
+            .set_expression_attribute_values(update.when.values())
+            .condition_expression(update.when.condition)
+            .set_expression_attribute_names(Some(update.when.names))
             .return_values(back)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match self.in_turn(|| call.send()).await {
