@@ -113,7 +113,7 @@ impl Aws {
     /// the bill; a batch is one.
     #[must_use]
     pub fn calls(&self) -> BTreeMap<String, u64> {
-        self.calls.lock().clone()
+        self.calls.lock().iter().filter_map(|(target, count)| Some((action(target)?, *count))).collect()
     }
 }
 
@@ -163,7 +163,15 @@ pub(crate) fn one_attempt(timeout: Duration) -> aws_sdk_sqs::config::Builder {
         .retry_config(RetryConfig::disabled())
 }
 
-/// Counts requests by operation. A lock, for it is held for one look-up and never across an await.
+/// The IAM action of a request. Both services name the operation in the same header, as `AmazonSQS.SendMessage` and
+/// `DynamoDB_20120810.PutItem`.
+fn action(target: &str) -> Option<String> {
+    let (service, operation) = target.split_once('.')?;
+    let service = if service.starts_with("DynamoDB") { "dynamodb" } else { "sqs" };
+    Some(format!("{service}:{operation}"))
+}
+
+/// Counts requests by target. A lock, for it is held for one look-up and never across an await.
 #[derive(Debug, Clone, Default)]
 struct Calls(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -178,8 +186,7 @@ impl Intercept for Calls {
         "leasehold::Calls"
     }
 
-    /// Just before each attempt. Both services name the operation in the same header, as `AmazonSQS.SendMessage` and
-    /// `DynamoDB_20120810.PutItem`.
+    /// Just before each attempt.
     fn read_before_transmit(
         &self,
         context: &BeforeTransmitInterceptorContextRef<'_>,
@@ -187,9 +194,10 @@ impl Intercept for Calls {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let target = context.request().headers().get("x-amz-target").unwrap_or_default();
-        if let Some((service, operation)) = target.split_once('.') {
-            let service = if service.starts_with("DynamoDB") { "dynamodb" } else { "sqs" };
-            *self.lock().entry(format!("{service}:{operation}")).or_default() += 1;
+        let mut calls = self.lock();
+        match calls.get_mut(target) {
+            Some(count) => *count += 1,
+            None => drop(calls.insert(target.to_owned(), 1)),
         }
         Ok(())
     }
