@@ -32,8 +32,8 @@ check: ## Check format, lints, shell scripts, documentation and licences
 simulate: ## Simulate SEEDS=N runs of workers under faults (20000 unless set), from seed SEED_START=N (0)
 	SEEDS=$(or $(SEEDS),20000) $(CARGO) test $(FEATURES) --test worker simulation::some_thousand_seeds -- --nocapture
 
-bench: ## Measure Leasehold beside a bare loop; ARGS="--rounds 3 --only guarded"; its first build takes minutes: all in release
-	$(CARGO) bench $(FEATURES) --quiet --bench throughput -- $(ARGS)
+bench: ## Measure beside a bare loop; ARGS="--rounds 3 --only guarded"; first builds everything in release, which takes minutes
+	$(CARGO) bench $(FEATURES) --bench throughput -- $(ARGS)
 
 localstack-up: ## Start LocalStack and deploy infra/queue.yaml into it; prints the environment for a worker
 	@localstack/up

@@ -89,6 +89,10 @@ fn is_receive(call: &str) -> bool {
 const HEAD: [&str; 8] =
     ["", "messages/s", "CPU µs/message", "× bare", "calls/message", "receives/message", "peak MB", "first after ms"];
 
+const FOOT: &str = "\n
+Medians (least–most). CPU is the subject's alone, on one thread; \"× bare\" compares it with the bare loop of the same kind.
+Messages a second are the engine's limit as much as the subject's. Calls include those of the start.";
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [head, rest @ ..] = HEAD;
@@ -110,11 +114,7 @@ impl fmt::Display for Report {
             write!(f, "\n| {:<20} |", subject.name())?;
             cells.iter().try_for_each(|cell| write!(f, " {cell:>20} |"))?;
         }
-        writeln!(
-            f,
-            "\n\nMedians (least – most). CPU is the client's alone, and exact; messages a second are also the engine's,"
-        )?;
-        write!(f, "which is slower with a guard than any client here. Calls include those of the start.")
+        f.write_str(FOOT)
     }
 }
 
