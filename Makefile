@@ -6,7 +6,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test check simulate localstack-up localstack-down
+.PHONY: help demo dev test check simulate bench localstack-up localstack-down
 
 CARGO := cargo
 FEATURES := --locked --all-features
@@ -37,6 +37,9 @@ check: ## Check format, lints, shell scripts, documentation and licences
 
 simulate: ## Simulate SEEDS=N runs of workers under faults (20000 unless set), from seed SEED_START=N (0)
 	SEEDS=$(or $(SEEDS),20000) $(CARGO) test $(FEATURES) --test worker simulation::some_thousand_seeds -- --nocapture
+
+bench: ## Measure beside a bare loop; ARGS="--rounds 3 --only guarded"; first builds everything in release, which takes minutes
+	$(CARGO) bench $(FEATURES) --bench throughput -- $(ARGS)
 
 localstack-up: ## Start LocalStack and deploy infra/queue.yaml into it; prints the environment for a worker
 	@localstack/up

@@ -8,6 +8,7 @@ use std::{
     any::Any,
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -104,7 +105,7 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         Ok(claim) => {
             let claim = Arc::new(claim);
             let renew = |length| claim.renew(length);
-            keep(&claim.lease, None, renew, guarded(jobs, delivery, slot, work, &claim)).await
+            keep(&claim.lease, None, renew, pin!(guarded(jobs, delivery, slot, work, &claim))).await
         }
         Err(Settlement::Outage) if jobs.config.guard_outage == OutagePolicy::Open => {
             let settlement = unguarded(jobs, delivery, slot, work, Some(pk)).await;

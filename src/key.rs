@@ -128,14 +128,14 @@ impl fmt::Display for Escaped<'_> {
         if self.0.is_empty() {
             return f.write_char('%');
         }
-        for c in self.0.chars() {
-            if matches!(c, '%' | '#' | '/' | ':') || c.is_control() {
-                c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
-            } else {
-                f.write_char(c)?;
-            }
+        let mut plain_from = 0;
+        let is_escaped = |c: char| matches!(c, '%' | '#' | '/' | ':') || c.is_control();
+        for (at, text) in self.0.match_indices(is_escaped) {
+            f.write_str(&self.0[plain_from..at])?;
+            text.bytes().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
+            plain_from = at + text.len();
         }
-        Ok(())
+        f.write_str(&self.0[plain_from..])
     }
 }
 
@@ -272,5 +272,6 @@ fn sha256<T: AsRef<[u8]>>(pieces: impl IntoIterator<Item = T>) -> String {
     use sha2::{Digest as _, Sha256};
     let mut hash = Sha256::new();
     pieces.into_iter().for_each(|piece| hash.update(piece));
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or_default();
+    hash.finalize().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

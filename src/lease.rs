@@ -188,15 +188,16 @@ const SHORTEST_RETRY: u32 = 40;
 /// A beat that is on the wire when `work` ends is awaited, at most to the lease's end, so that nothing sent afterwards
 /// can be overtaken by it (rule L6).
 ///
+/// The work comes pinned: kept by value it would take its room in the caller and twice more in here, and keeps are nested.
+///
 /// # Cancel safety
 /// Dropped, it drops `work`; a beat on the wire may still be applied.
-pub(crate) async fn keep<W, B, F>(lease: &Lease, tick: Option<Tick>, beat: B, work: W) -> W::Output
+pub(crate) async fn keep<W, B, F>(lease: &Lease, tick: Option<Tick>, beat: B, mut work: W) -> W::Output
 where
-    W: Future,
+    W: Future + Unpin,
     B: Fn(Duration) -> F,
     F: Future<Output = Beat>,
 {
-    let mut work = pin!(work);
     let mut retry_at = None;
     loop {
         let Some(due) = retry_at.take().or_else(|| lease.due(tick)) else { return work.await };

@@ -4,8 +4,12 @@
 //! crates of everybody who links us. Each level is read once more for every level above it, so depth is bounded. Must
 //! never panic, whatever the body is.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use serde::{
+    Deserialize, Deserializer as _,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::{Error, value::RawValue};
 
 /// The deepest nesting that has a canonical form: that of serde_json itself, so what is deeper decodes nowhere either.
@@ -45,9 +49,12 @@ pub(super) fn open(raw: &RawValue) -> Result<Node<'_>, Error> {
 pub(super) fn find<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'a RawValue>, Error> {
     let mut here = root;
     for token in pointer.split('/').skip(1) {
-        let next = match open(here)? {
-            Node::Object(members) => members.get(&token.replace("~1", "/").replace("~0", "~")).copied(),
-            Node::Array(items) => index(token).and_then(|index| items.get(index).copied()),
+        let next = match here.get().as_bytes().first() {
+            Some(b'{') => member(here, &token.replace("~1", "/").replace("~0", "~"))?,
+            Some(b'[') => match (open(here)?, index(token)) {
+                (Node::Array(items), Some(index)) => items.get(index).copied(),
+                _ => None,
+            },
             _ => None,
         };
         let Some(next) = next else { return Ok(None) };
@@ -55,6 +62,35 @@ pub(super) fn find<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'a R
     }
     Ok(Some(here))
 }
+
+/// One member of an object, the last of that name; the others are only passed over. Every message's key is looked for.
+fn member<'a>(object: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, Error> {
+    struct Named<'n>(&'n str);
+    impl<'de> Visitor<'de> for Named<'_> {
+        type Value = Option<&'de RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<Self::Value, M::Error> {
+            let mut found = None;
+            while let Some(Name(name)) = members.next_key()? {
+                if name == self.0 {
+                    found = Some(members.next_value()?);
+                } else {
+                    members.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+    serde_json::Deserializer::from_str(object.get()).deserialize_map(Named(name))
+}
+
+/// A member's name, borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// An array index as RFC 6901 has it: digits only, no zero before others.
 fn index(token: &str) -> Option<usize> {

@@ -21,7 +21,7 @@ async fn beats(lease: &Lease, time: Duration, answers: impl Fn(usize) -> Beat) -
         let answer = answers(times.borrow().len());
         async move { answer }
     };
-    keep(lease, None, beat, sleep(time)).await;
+    keep(lease, None, beat, pin!(sleep(time))).await;
     times.into_inner()
 }
 
@@ -64,7 +64,7 @@ async fn l5_a_call_that_succeeded_late_proves_nothing() {
         sleep(Duration::from_secs(15)).await;
         Beat::Renewed
     };
-    keep(&lease, None, beat, sleep(Duration::from_secs(34))).await;
+    keep(&lease, None, beat, pin!(sleep(Duration::from_secs(34)))).await;
     assert!(lease.is_over());
 }
 
@@ -75,7 +75,7 @@ async fn l5_a_renewed_lease_counts_from_before_the_call_was_sent() {
         sleep(Duration::from_secs(5)).await;
         Beat::Renewed
     };
-    keep(&lease, None, beat, sleep(Duration::from_secs(25))).await;
+    keep(&lease, None, beat, pin!(sleep(Duration::from_secs(25)))).await;
     assert_eq!(lease.left(), Duration::from_secs(18 + 30 - 25));
 }
 
@@ -88,14 +88,14 @@ async fn l6_a_beat_on_the_wire_is_awaited_when_the_work_ends() {
         answered.set(true);
         Beat::Renewed
     };
-    keep(&lease, None, beat, sleep(Duration::from_secs(19))).await;
+    keep(&lease, None, beat, pin!(sleep(Duration::from_secs(19)))).await;
     assert_eq!((answered.get(), start.elapsed().as_secs()), (true, 21));
 }
 
 #[tokio::test(start_paused = true)]
 async fn l6_a_beat_that_hangs_is_awaited_to_the_end_of_the_lease_at_the_most() {
     let (lease, start) = lease();
-    keep(&lease, None, |_| pending::<Beat>(), sleep(Duration::from_secs(19))).await;
+    keep(&lease, None, |_| pending::<Beat>(), pin!(sleep(Duration::from_secs(19)))).await;
     assert_eq!(start.elapsed().as_secs(), 30);
 }
 
@@ -109,7 +109,7 @@ async fn l7_extensions_are_clamped_to_the_cap_and_then_beats_stop() {
         reaches.borrow_mut().push(reach.as_secs());
         async { Beat::Renewed }
     };
-    keep(&lease, None, beat, sleep(Duration::from_secs(300))).await;
+    keep(&lease, None, beat, pin!(sleep(Duration::from_secs(300)))).await;
     assert_eq!(reaches.into_inner(), [30, 24]);
     assert!(lease.is_over());
 }
@@ -151,6 +151,6 @@ async fn l7_no_storm_of_beats_just_below_the_cap_and_none_that_believes_in_fract
             Beat::Renewed
         }
     };
-    keep(&lease, None, beat, sleep(Duration::from_secs(120))).await;
+    keep(&lease, None, beat, pin!(sleep(Duration::from_secs(120)))).await;
     assert_eq!(beats.get(), 4);
 }

@@ -3,7 +3,7 @@
 //! A lane is a FIFO group in hand, or a single standard message; it takes one slot. Everything that is in hand is kept
 //! by its beat here, whether a job runs it, it waits in place, or it stands behind the head of its group.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -119,7 +119,7 @@ impl Hall {
             }
             settlement
         };
-        keep(&delivery.lease, Some(self.tick), |reach| beat(&*self.desk.queue, delivery, reach), work).await
+        keep(&delivery.lease, Some(self.tick), |reach| beat(&*self.desk.queue, delivery, reach), pin!(work)).await
     }
 
     async fn run_or_wait(&self, delivery: &Delivery, slot: &mut Option<Slot>) -> Settlement {

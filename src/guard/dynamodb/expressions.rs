@@ -4,8 +4,6 @@
 //! every status `:RUNNING`: both are filled in from the text itself. Must say exactly what [`Change::applies_to`],
 //! [`Change::apply`] and their like say of a record; the contract suite compares the two.
 
-use std::collections::BTreeMap;
-
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
@@ -22,12 +20,25 @@ pub(super) const CLAIMABLE: &str = "attribute_not_exists(#pk) \
 const AS_SEEN: &str = "#v = :v AND #owner = :seen_owner AND #fence = :seen_fence AND #status = :seen_status \
                        AND #lease_until = :seen_lease_until";
 
+/// The SDK's own maps: built for each write, so that another kind would be copied for each.
+#[expect(clippy::disallowed_types, reason = "the SDK takes nothing else; never iterated by us")]
+type Map<V> = std::collections::HashMap<String, V>;
+
 /// A condition, with the names and values that it and an update with it refer to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Expressions {
-    condition: String,
-    names: BTreeMap<String, String>,
-    values: BTreeMap<String, AttributeValue>,
+    pub(super) condition: String,
+    pub(super) names: Map<String>,
+    values: Map<AttributeValue>,
+}
+
+/// More names, and more values, than most writes have.
+const MOST: usize = 14;
+
+impl Default for Expressions {
+    fn default() -> Self {
+        Self { condition: String::new(), names: Map::with_capacity(MOST), values: Map::with_capacity(MOST) }
+    }
 }
 
 impl Expressions {
@@ -37,13 +48,15 @@ impl Expressions {
 
     /// Requires this too.
     fn and(mut self, condition: &str) -> Self {
-        for name in placeholders(condition, '#') {
-            self.names.entry(format!("#{name}")).or_insert_with(|| name.to_owned());
+        for placeholder in placeholders(condition, '#') {
+            if !self.names.contains_key(placeholder) {
+                self.names.insert(placeholder.to_owned(), placeholder[1..].to_owned());
+            }
         }
-        for value in placeholders(condition, ':') {
-            match Status::parse(value) {
-                Some(status) => self = self.with(&format!(":{value}"), text(status.as_str())),
-                None if value == "v" => self = self.with(":v", number(VERSION)),
+        for placeholder in placeholders(condition, ':') {
+            match Status::parse(&placeholder[1..]) {
+                Some(status) => self = self.with(placeholder, text(status.as_str())),
+                None if placeholder == ":v" => self = self.with(":v", number(VERSION)),
                 None => {}
             }
         }
@@ -66,32 +79,26 @@ impl Expressions {
         self
     }
 
-    pub(super) fn condition(&self) -> &str {
-        &self.condition
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = (String, String)> + use<> {
-        self.names.clone().into_iter()
-    }
-
     /// `None` if there are none: DynamoDB refuses an empty map.
-    pub(super) fn values(&self) -> Option<impl Iterator<Item = (String, AttributeValue)> + use<>> {
-        (!self.values.is_empty()).then(|| self.values.clone().into_iter())
+    pub(super) fn values(&mut self) -> Option<Map<AttributeValue>> {
+        Some(std::mem::take(&mut self.values)).filter(|values| !values.is_empty())
     }
 }
 
-/// The words of a condition that begin with `sigil`, without it.
+/// The words of a condition that begin with `sigil`, which is one byte.
 fn placeholders(condition: &str, sigil: char) -> impl Iterator<Item = &str> {
-    let end = |word: &str| word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(word.len());
-    condition.split(sigil).skip(1).filter_map(move |word| word.get(..end(word)))
+    let end =
+        |word: &str| word[1..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(word.len(), |end| end + 1);
+    condition.match_indices(sigil).map(move |(start, _)| &condition[start..]).map(move |word| &word[..end(word)])
 }
 
 /// An `UpdateItem`: the condition, and what it sets and removes.
 #[derive(Debug, Default)]
 pub(super) struct Update {
     pub(super) when: Expressions,
-    sets: Vec<String>,
-    removes: Vec<String>,
+    /// What follows `SET` and `REMOVE`.
+    sets: String,
+    removes: String,
 }
 
 impl Update {
@@ -171,7 +178,7 @@ impl Update {
             update = update.with(&state, value);
         }
         update.when = update.when.naming("#step", name);
-        update.sets.push("#steps.#step = :step".to_owned());
+        next(&mut update.sets, &["#steps.#step = :step"]);
         update.with(":gen", number(step.generation)).with(":step", record::step_to_value(step))
     }
 
@@ -205,9 +212,9 @@ impl Update {
     }
 
     fn set(mut self, attribute: &str, value: AttributeValue) -> Self {
-        self.sets.push(format!("#{attribute} = :{attribute}"));
-        self.when = self.when.naming(&format!("#{attribute}"), attribute);
-        self.with(&format!(":{attribute}"), value)
+        next(&mut self.sets, &["#", attribute, " = :", attribute]);
+        self.when = self.when.naming(&["#", attribute].concat(), attribute);
+        self.with(&[":", attribute].concat(), value)
     }
 
     fn set_some(self, attribute: &str, value: Option<AttributeValue>) -> Self {
@@ -226,8 +233,8 @@ impl Update {
     }
 
     fn remove(mut self, attribute: &str) -> Self {
-        self.removes.push(format!("#{attribute}"));
-        self.when = self.when.naming(&format!("#{attribute}"), attribute);
+        next(&mut self.removes, &["#", attribute]);
+        self.when = self.when.naming(&["#", attribute].concat(), attribute);
         self
     }
 
@@ -243,9 +250,17 @@ impl Update {
 
     /// The update expression.
     pub(super) fn expression(&self) -> String {
-        let set = format!("SET {}", self.sets.join(", "));
-        if self.removes.is_empty() { set } else { format!("{set} REMOVE {}", self.removes.join(", ")) }
+        let (sets, removes) = (&self.sets, &self.removes);
+        if removes.is_empty() { format!("SET {sets}") } else { format!("SET {sets} REMOVE {removes}") }
     }
+}
+
+/// Adds to a list.
+fn next(list: &mut String, parts: &[&str]) {
+    if !list.is_empty() {
+        list.push_str(", ");
+    }
+    list.extend(parts.iter().copied());
 }
 
 fn one_of(statuses: &[Status]) -> String {

@@ -6,6 +6,7 @@ use aws_sdk_dynamodb::{
     types::error::ConditionalCheckFailedException,
 };
 use aws_smithy_mocks::{Rule, RuleMode, mock, mock_client};
+use futures_util::{FutureExt as _, future::join_all};
 
 use super::*;
 use crate::{
@@ -257,6 +258,28 @@ async fn every_call_ends_in_its_time_when_nobody_answers() {
     assert!(matches!(guard.claim(&claim()).await, Err(GuardError::NoAnswer(Some(_)))));
     assert!(matches!(guard.probe().await, Err(GuardError::NoAnswer(Some(_)))));
     assert!(started.elapsed() <= 2 * CALL_TIMEOUT, "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn writes_beyond_those_that_are_sent_at_once_wait_for_their_turn() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = client(&format!("http://{}", silent.local_addr().unwrap()), Credentials::for_tests());
+    let (guard, claim) = (DynamoDbGuard::new(client, "t".into()), claim());
+    let calls = join_all((0..2 * AT_ONCE).map(|_| guard.claim(&claim)));
+    let connections = async {
+        let mut open = Vec::new();
+        while open.len() < AT_ONCE {
+            open.push(silent.accept().await.unwrap());
+        }
+        silent.accept().now_or_never()
+    };
+    let one_more = tokio::select! {
+        // The calls are only driven: none of them is answered.
+        biased;
+        answers = calls => panic!("{answers:?}"),
+        one_more = connections => one_more,
+    };
+    assert!(one_more.is_none(), "{one_more:?}");
 }
 
 #[derive(Debug)]
