@@ -52,6 +52,9 @@ pub struct QueueStatus {
     pub polls_come_back: bool,
     /// Why nothing is received at the moment, if it is so on purpose.
     pub pauses: Vec<Pause>,
+    /// Why only a little is received at the moment: real work has to show that what was away is back. An idle queue may
+    /// stay so for long, so this does not make a worker unready.
+    pub trials: Vec<Pause>,
     /// Why handlers run without a guard at the moment, as `GUARD_OUTAGE=open` allows while the table is away.
     pub unguarded: Option<Pause>,
 }

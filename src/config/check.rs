@@ -57,6 +57,8 @@ impl Config {
     pub(super) fn check_process(&self) -> Vec<Problem> {
         let least_drain = self.cancel_grace.saturating_add(DRAIN_RESERVE);
         let namespace_length = self.namespace.as_ref().map_or(1, String::len);
+        // A single queue's poll and its handlers can take turns.
+        let least_total = if self.queues.len() > 1 { 2 * self.queues.len() } else { 1 };
         let mut problems = broken([
             (
                 is_table(&self.table),
@@ -87,11 +89,11 @@ impl Config {
                 format!("{PREFIX}START_TIMEOUT=60s"),
             ),
             (
-                self.total_concurrency.is_none_or(|most| most >= self.queues.len().max(1)),
+                self.total_concurrency.is_none_or(|most| most >= least_total),
                 format!(
-                    "{PREFIX}TOTAL_CONCURRENCY is {}, and must be {} at least: one for each queue, or some are never asked",
+                    "{PREFIX}TOTAL_CONCURRENCY is {}, and must be {least_total} at least: one for the parked poll of each \
+                     queue, and as many for handlers",
                     self.total_concurrency.unwrap_or_default(),
-                    self.queues.len().max(1),
                 ),
                 format!("{PREFIX}TOTAL_CONCURRENCY={}", self.queues.len().max(1) * QueueConfig::new("").concurrency),
             ),

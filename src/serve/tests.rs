@@ -93,6 +93,7 @@ fn receiving() -> QueueStatus {
         polled_ms_ago: Some(12),
         polls_come_back: true,
         pauses: Vec::new(),
+        trials: Vec::new(),
         unguarded: None,
     }
 }

@@ -83,9 +83,15 @@ fn of(hall: &Hall) -> QueueStatus {
         handler_p99_ms: hall.jobs.visibility.p99().map(millis),
         polled_ms_ago: hall.polls.back_since().map(millis),
         polls_come_back: hall.polls.come_back(),
-        pauses: hall.circuits().filter_map(Circuit::told).map(pause).chain(failing(hall)).collect(),
+        pauses: told(hall, Circuit::is_open).chain(failing(hall)).collect(),
+        trials: told(hall, Circuit::is_trial).collect(),
         unguarded: open.then(|| hall.jobs.store.told().map(pause)).flatten(),
     }
+}
+
+/// What the queue's circuits say that are in that state.
+fn told(hall: &Hall, state: fn(&Circuit) -> bool) -> impl Iterator<Item = Pause> {
+    hall.circuits().filter(move |circuit| state(circuit)).filter_map(Circuit::told).map(pause)
 }
 
 /// Receives that fail are no pause on purpose, but bring as little.
