@@ -197,6 +197,20 @@ fn names_that_resemble_a_setting_or_name_a_listed_queue_are_problems() {
 }
 
 #[test]
+fn what_may_be_a_secret_under_a_misspelt_name_is_named_and_not_shown() {
+    for (name, meant) in [
+        ("LEASEHOLD_PAYMENTS_HANDLER_HEADR", "LEASEHOLD_PAYMENTS_HANDLER_HEADER"),
+        ("LEASEHOLD_HANDLER_HEADERS", "LEASEHOLD_HANDLER_HEADER"),
+        // Nearer to a handler than to its header.
+        ("LEASEHOLD_PAYMENTS_HEADER", "LEASEHOLD_PAYMENTS_HANDLER"),
+        ("LEASEHOLD_PAYMENTS_HANLDER", "LEASEHOLD_PAYMENTS_HANDLER"),
+    ] {
+        let mend = mends(&["LEASEHOLD_QUEUES=payments", &format!("{name}=Authorization: s3cret")]);
+        assert_eq!(mend, [format!("{meant}=\"${name}\"")]);
+    }
+}
+
+#[test]
 fn other_names_are_warnings() {
     let told =
         warnings(&["LEASEHOLD_QUEUES=payments", "LEASEHOLD_COLOUR=red", "LEASEHOLD_INVOICES_HANDLER_TIMEOUT=5m"]);
