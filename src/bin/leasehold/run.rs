@@ -1,10 +1,11 @@
 //! `leasehold run`: the worker, configured by the environment, with the handlers that it names.
 //!
-//! Owns the order of the start. What is wrong is told by the worker, all at once.
+//! Owns the order of the start. What is wrong is told all at once, and the worker told to start only where all that can be
+//! seen from here is well.
 
 use std::process::ExitCode;
 
-use leasehold::{Worker, config::HttpAddr, shutdown_signal};
+use leasehold::{Worker, WorkerError, aws, config::HttpAddr, shutdown_signal};
 
 use crate::{handlers::with_handlers, log};
 
@@ -31,6 +32,15 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(config) = worker.config() {
         log::start(&config.log, config.log_format)?;
     }
-    with_handlers(worker)?.health_at(HttpAddr::DEFAULT).run(shutdown).await?;
+    let mut worker = with_handlers(worker)?.health_at(HttpAddr::DEFAULT);
+    if worker.config().is_some() {
+        let sdk = aws::load().await;
+        let problems: Vec<_> = worker.problems().into_iter().chain(aws::problems(&sdk)).collect();
+        if !problems.is_empty() {
+            return Err(WorkerError::Configuration(problems).into());
+        }
+        worker = worker.aws(&sdk);
+    }
+    worker.run(shutdown).await?;
     Ok(ExitCode::SUCCESS)
 }
