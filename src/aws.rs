@@ -29,7 +29,11 @@ use aws_sdk_sqs::{
 
 use url::Url;
 
-use crate::{clock::Clock, config::Problem, queue::sqs::SqsBroker};
+use crate::{
+    clock::Clock,
+    config::{Problem, env},
+    queue::sqs::SqsBroker,
+};
 
 /// Longest wait for a connection to SQS, TLS included. Below every attempt timeout, so that a connection that could not
 /// be had is told as what it is: nothing was sent. A lost SYN is sent again after one second.
@@ -105,15 +109,24 @@ pub fn problems(config: &SdkConfig) -> Vec<Problem> {
         }
         Some(_) => {}
     }
-    if let Some(endpoint) = config.endpoint_url().filter(|endpoint| !is_url(endpoint)) {
-        let guess = format!("http://{endpoint}");
-        let instead = if is_url(&guess) { guess } else { "http://127.0.0.1:4566".to_owned() };
-        problems.push(Problem::new(
-            format!("AWS_ENDPOINT_URL, or the profile's endpoint_url, is {endpoint:?}, which is no URL"),
-            format!("AWS_ENDPOINT_URL={instead}"),
-        ));
+    // One that it cannot use the SDK leaves out here, and tries at every call; at an empty one it panics.
+    let endpoints = match config.endpoint_url() {
+        Some(endpoint) => vec![("AWS_ENDPOINT_URL", endpoint.to_owned())],
+        None => env::aws_endpoints(),
+    };
+    for (variable, endpoint) in endpoints.into_iter().filter(|(_, endpoint)| !is_url(endpoint)) {
+        problems.push(no_url(variable, &endpoint));
     }
     problems
+}
+
+fn no_url(variable: &str, endpoint: &str) -> Problem {
+    if endpoint.is_empty() {
+        return Problem::new(format!("{variable} is set, and empty"), format!("unset {variable}"));
+    }
+    let guess = format!("http://{endpoint}");
+    let instead = if is_url(&guess) { guess } else { "http://127.0.0.1:4566".to_owned() };
+    Problem::new(format!("{variable} is {endpoint:?}, which is no URL"), format!("{variable}={instead}"))
 }
 
 fn is_url(text: &str) -> bool {
@@ -289,11 +302,11 @@ mod tests {
         for (endpoint, instead) in [
             ("127.0.0.1:4567", "http://127.0.0.1:4567"),
             ("localhost:1", "http://localhost:1"),
-            ("", "http://127.0.0.1:4566"),
+            ("a b", "http://127.0.0.1:4566"),
         ] {
             assert_eq!(mends(Some("eu-central-1"), Some(endpoint)), [format!("AWS_ENDPOINT_URL={instead}")]);
         }
-        assert_eq!(mends(None, Some("x y")).len(), 2, "both are told");
+        assert_eq!(mends(None, Some("")), ["AWS_REGION=eu-central-1", "unset AWS_ENDPOINT_URL"]);
     }
 
     #[tokio::test]

@@ -69,6 +69,7 @@ const WRONG: &[(&[(&str, &str)], &str)] = &[
     (&[("LEASEHOLD_GUARD", "calim")], "LEASEHOLD_GUARD=claim"),
     (&[("LEASEHOLD_LOG_FORMAT", "xml")], "LEASEHOLD_LOG_FORMAT="),
     (&[("LEASEHOLD_LOG", "info,=loud=")], "LEASEHOLD_LOG=info"),
+    (&[("LEASEHOLD_LOG", "warning")], "LEASEHOLD_LOG=warn"),
     (&[("LEASEHOLD_HTTP_ADDR", ":8080")], "LEASEHOLD_HTTP_ADDR=127.0.0.1:8080"),
     (&[("LEASEHOLD_PAYMENTS_URL", "payments")], "LEASEHOLD_PAYMENTS_URL=https://"),
     (&[("LEASEHOLD_QUEUES", "pay ments")], "LEASEHOLD_QUEUES=pay-ments"),

@@ -1,7 +1,7 @@
 //! `leasehold run`: the worker, configured by the environment, with the handlers that it names.
 //!
-//! Owns the order of the start. What is wrong is told all at once, and the worker told to start only where all that can be
-//! seen from here is well.
+//! Owns the order of the start. What is wrong is told by the worker, all at once; of AWS, what can be said without asking it
+//! is told here.
 
 use std::process::ExitCode;
 
@@ -33,9 +33,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         log::start(&config.log, config.log_format)?;
     }
     let mut worker = with_handlers(worker)?.health_at(HttpAddr::DEFAULT);
-    if worker.config().is_some() {
+    // What is wrong with settings is told first, as `config` tells it: it needs no look at profiles and roles.
+    if worker.problems().is_empty() {
         let sdk = aws::load().await;
-        let problems: Vec<_> = worker.problems().into_iter().chain(aws::problems(&sdk)).collect();
+        let problems = aws::problems(&sdk);
         if !problems.is_empty() {
             return Err(WorkerError::Configuration(problems).into());
         }
