@@ -14,7 +14,7 @@ async fn r5_wrong_settings_end_with_78_and_all_of_them_told() {
         .ends()
         .await;
     assert_eq!(ended.code, Some(78));
-    for mend in ["LEASEHOLD_CONCURRENCY=5", "LEASEHOLD_DRAIN_TIMEOUT=", "LEASEHOLD_JOBS_HANDLER='exec:"] {
+    for mend in ["LEASEHOLD_CONCURRENCY=5", "LEASEHOLD_DRAIN_TIMEOUT=", "LEASEHOLD_JOBS_HANDLER=exec:handle"] {
         assert!(ended.stderr.contains(mend), "{mend} in {}", ended.stderr);
     }
     assert!(ended.log.is_empty() && !ended.stderr.contains("Problem {"), "{}", ended.stderr);

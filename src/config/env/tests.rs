@@ -109,7 +109,7 @@ fn every_problem_is_told_at_once_with_its_line() {
             "LEASEHOLD_KEY=/id",
             "LEASEHOLD_EMAILS_RATE=50",
             "LEASEHOLD_EMAILS_GUARD=none",
-            "LEASEHOLD_PAYMENTS_HANDLER='exec:./handle-payment --verbose'",
+            "LEASEHOLD_PAYMENTS_HANDLER='exec:pay --now'",
             "LEASEHOLD_PAYMENTS_CONCURRENCY=20",
             "LEASEHOLD_TABLE=mine",
         ]
