@@ -87,7 +87,7 @@ fn no_verdict(jobs: &Jobs, delivery: &Delivery, pk: &Pk, error: &GuardError) -> 
     if jobs.store.is_open() {
         return Settlement::Outage;
     }
-    tracing::warn!(%pk, %error, "the guard gave no verdict; nothing is run");
+    tracing::warn!(%pk, error = error.in_full(), "the guard gave no verdict; nothing is run");
     let until = jobs.clock.wall() + jobs.backoff(delivery.message.receive_count);
     later(delivery, until, Delayed::NoVerdict)
 }
