@@ -27,7 +27,13 @@ use aws_sdk_sqs::{
     error::BoxError,
 };
 
-use crate::{clock::Clock, queue::sqs::SqsBroker};
+use url::Url;
+
+use crate::{
+    clock::Clock,
+    config::{Problem, env},
+    queue::sqs::SqsBroker,
+};
 
 /// Longest wait for a connection to SQS, TLS included. Below every attempt timeout, so that a connection that could not
 /// be had is told as what it is: nothing was sent. A lost SYN is sent again after one second.
@@ -85,6 +91,46 @@ pub async fn at(endpoint: &str) -> SdkConfig {
     builder.set_credentials_provider(keys.or(local.credentials_provider()));
     builder.set_region(region.or(local.region().cloned()));
     builder.build()
+}
+
+/// What is missing in such a configuration, or no region and no URL, so that no call could ever be made with it. Asks
+/// nobody.
+#[must_use]
+pub fn problems(config: &SdkConfig) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    match config.region().map(AsRef::as_ref) {
+        None => problems.push(Problem::new(
+            "there is no AWS region: neither AWS_REGION nor a profile names one",
+            "AWS_REGION=eu-central-1",
+        )),
+        // It becomes part of a host's name.
+        Some(region) if region.is_empty() || !region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') => {
+            problems.push(Problem::new(format!("{region:?} is no AWS region"), "AWS_REGION=eu-central-1"));
+        }
+        Some(_) => {}
+    }
+    // One that it cannot use the SDK leaves out here, and tries at every call; at an empty one it panics.
+    let endpoints = match config.endpoint_url() {
+        Some(endpoint) => vec![("AWS_ENDPOINT_URL", endpoint.to_owned())],
+        None => env::aws_endpoints(),
+    };
+    for (variable, endpoint) in endpoints.into_iter().filter(|(_, endpoint)| !is_url(endpoint)) {
+        problems.push(no_url(variable, &endpoint));
+    }
+    problems
+}
+
+fn no_url(variable: &str, endpoint: &str) -> Problem {
+    if endpoint.is_empty() {
+        return Problem::new(format!("{variable} is set, and empty"), format!("unset {variable}"));
+    }
+    let guess = format!("http://{endpoint}");
+    let instead = if is_url(&guess) { guess } else { "http://127.0.0.1:4566".to_owned() };
+    Problem::new(format!("{variable} is {endpoint:?}, which is no URL"), format!("{variable}={instead}"))
+}
+
+fn is_url(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
 /// The clients of one process. Clones share connections, credentials and counts.
@@ -250,6 +296,28 @@ mod tests {
         assert!(put.await.is_err());
         assert!(start.elapsed() <= GUARD_CALL, "{:?}", start.elapsed());
         assert_eq!(aws.calls(), BTreeMap::from([("dynamodb:PutItem".to_owned(), u64::from(GUARD_ATTEMPTS))]));
+    }
+
+    #[test]
+    fn what_no_call_could_be_made_with_is_told_with_what_to_set() {
+        let mends = |region: Option<&'static str>, endpoint: Option<&str>| {
+            let mut config = SdkConfig::builder().region(region.map(Region::new));
+            config.set_endpoint_url(endpoint.map(str::to_owned));
+            problems(&config.build()).into_iter().map(|problem| problem.mend).collect::<Vec<_>>()
+        };
+        assert_eq!(mends(Some("eu-central-1"), None), [] as [String; 0]);
+        assert_eq!(mends(Some("us-gov-west-1"), Some("https://vpce-1.sqs.example/")), [] as [String; 0]);
+        for region in [None, Some(""), Some("eu central")] {
+            assert_eq!(mends(region, None), ["AWS_REGION=eu-central-1"], "{region:?}");
+        }
+        for (endpoint, instead) in [
+            ("127.0.0.1:4567", "http://127.0.0.1:4567"),
+            ("localhost:1", "http://localhost:1"),
+            ("a b", "http://127.0.0.1:4566"),
+        ] {
+            assert_eq!(mends(Some("eu-central-1"), Some(endpoint)), [format!("AWS_ENDPOINT_URL={instead}")]);
+        }
+        assert_eq!(mends(None, Some("")), ["AWS_REGION=eu-central-1", "unset AWS_ENDPOINT_URL"]);
     }
 
     #[tokio::test]

@@ -35,7 +35,8 @@ impl FromStr for DurationText {
         }
         let Some((_, factor)) = UNITS.into_iter().find(|(name, _)| *name == unit) else {
             let what = format!("{text:?} is no duration: after the whole number stands {unit:?}, not ms, s, m, h or d");
-            return Err(ValueError::new(what, format!("{number}s")));
+            let meant = nearest_unit(unit).map_or_else(|| "30s".to_owned(), |unit| format!("{number}{unit}"));
+            return Err(ValueError::new(what, meant));
         };
         let millis = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
         match millis.map(Duration::from_millis).filter(|duration| *duration <= LONGEST) {
@@ -43,6 +44,17 @@ impl FromStr for DurationText {
             None => Err(ValueError::new(format!("{text:?} is longer than a century"), "30d")),
         }
     }
+}
+
+/// What was meant by `minutes`, ` hrs`, `S` or `.5h`: never another order of magnitude.
+fn nearest_unit(text: &str) -> Option<&'static str> {
+    let text = text.to_lowercase();
+    let text = text.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit() || c.is_whitespace());
+    if text.starts_with("mil") {
+        return Some("ms");
+    }
+    let units = UNITS.into_iter().map(|(name, _)| name).filter(|name| text.starts_with(name));
+    units.max_by_key(|name| name.len()).filter(|_| !text.starts_with("mo"))
 }
 
 impl fmt::Display for DurationText {
@@ -57,7 +69,7 @@ impl fmt::Display for DurationText {
 /// `30s..2m`, or one duration for both ends.
 fn range(text: &str) -> Result<(Duration, Duration), ValueError> {
     let Some((low, high)) = text.split_once("..") else {
-        let DurationText(both) = text.parse()?;
+        let DurationText(both) = text.parse().map_err(|error| with_dots(text, error))?;
         return Ok((both, both));
     };
     let end = |text: &str| text.trim().parse::<DurationText>();
@@ -69,6 +81,15 @@ fn range(text: &str) -> Result<(Duration, Duration), ValueError> {
         }
         (Ok(low), Err(error)) => Err(ValueError::new(error.what, format!("{low}..{}", error.instead))),
     }
+}
+
+/// `30s-2m` is a range.
+fn with_dots(text: &str, error: ValueError) -> ValueError {
+    let dotted = text.replacen('-', "..", 1);
+    if text.contains('-') && range(&dotted).is_ok() {
+        return ValueError::new(format!("{text:?} is no range: two dots stand between its ends"), dotted);
+    }
+    error
 }
 
 fn write_range(f: &mut fmt::Formatter<'_>, low: Duration, high: Duration) -> fmt::Result {

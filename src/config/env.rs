@@ -120,6 +120,13 @@ pub fn user() -> Option<String> {
         .find(|name| !name.is_empty())
 }
 
+/// The endpoints that the AWS SDK is told to use, each with its variable.
+/// <https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html>
+pub(crate) fn aws_endpoints() -> Vec<(&'static str, String)> {
+    let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
+    ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL_DYNAMODB"].into_iter().filter_map(set).collect()
+}
+
 /// Where the system looks for programs that are named without a path.
 pub(crate) fn search_path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()

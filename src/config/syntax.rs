@@ -129,11 +129,11 @@ impl FromStr for FingerprintSource {
         match text {
             "body" => Ok(Self::Body),
             "off" => Ok(Self::Off),
-            _ => {
-                Ok(Self::Pointers(pointers(text).map_err(|error| {
-                    ValueError::new(format!("{}; nor is it body or off", error.what), error.instead)
-                })?))
-            }
+            _ => Ok(Self::Pointers(pointers(text).map_err(|error| {
+                let is_meant_off = ["none", "no", "false"].contains(&text.to_lowercase().as_str());
+                let instead = if is_meant_off { "off".to_owned() } else { error.instead };
+                ValueError::new(format!("{}; nor is it body or off", error.what), instead)
+            })?)),
         }
     }
 }
@@ -161,9 +161,11 @@ impl FromStr for HandlerSpec {
         } else if text.starts_with("http://") || text.starts_with("https://") {
             return http::handler_url(text).map(|url| Self::Http { url });
         } else {
+            // A password may stand before an @.
+            let shown = if text.contains('@') { "that".to_owned() } else { format!("{text:?}") };
             let what =
-                format!("{text:?} is no handler: http://host:port/path, exec:program args, or [\"program\",\"arg\"]");
-            return Err(refuse(what));
+                format!("{shown} is no handler: http://host:port/path, exec:program args, or [\"program\",\"arg\"]");
+            return Err(ValueError::new(what, nearest_handler(text).unwrap_or_else(|| EXAMPLE.to_owned())));
         };
         if words.iter().any(|word| word.contains('\0')) {
             return Err(refuse("no program can be given a NUL character".to_owned()));
@@ -172,6 +174,24 @@ impl FromStr for HandlerSpec {
             return Err(refuse(format!("{text:?} names no program")));
         }
         Ok(Self::Exec { program: words.remove(0), args: words })
+    }
+}
+
+/// What was meant by `127.0.0.1:8080/jobs`, `HTTP://app/` or `./handle --fast`.
+fn nearest_handler(text: &str) -> Option<String> {
+    let authority = text.split('/').next().unwrap_or_default();
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let of_web = ["https", "http"].into_iter().find(|scheme| {
+        let written = text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        written && text[scheme.len()..].starts_with([':', '/'])
+    });
+    // A URL with a password is not told.
+    let url = |text: String| http::handler_url(&text).ok().map(|url| url.to_string());
+    match of_web {
+        Some(scheme) => url(format!("{scheme}://{}", text[scheme.len()..].trim_start_matches([':', '/']))),
+        None if has_port => url(format!("http://{text}")),
+        None if text.contains("://") => None,
+        None => Some(format!("exec:{text}")).filter(|line| line.parse::<HandlerSpec>().is_ok()),
     }
 }
 

@@ -44,7 +44,19 @@ fn durations_are_a_whole_number_and_a_unit() {
 
 #[test]
 fn durations_that_could_be_misread_are_refused_with_what_was_meant() {
-    for (text, instead) in [("30", "30s"), ("5 m", "5s"), ("2min", "2s"), ("1.5s", "1s"), ("-5s", "30s"), ("", "30s")] {
+    for (text, instead) in [
+        ("30", "30s"),
+        ("5 m", "5m"),
+        ("2min", "2m"),
+        ("1 Hour", "1h"),
+        ("1.5h", "1h"),
+        ("50msec", "50ms"),
+        ("2 milliseconds", "2ms"),
+        ("1month", "30s"),
+        ("1w", "30s"),
+        ("-5s", "30s"),
+        ("", "30s"),
+    ] {
         assert_eq!(refused::<DurationText>(text).instead, instead);
     }
     for text in ["99999999999999999999s", "18446744073709551615d", "18446744073709552s", "36501d", "٣s", "s", "1s1s"] {
@@ -61,6 +73,7 @@ fn ranges_have_two_ends_or_one() {
     for text in ["..", "30s..", "..2m", "30..2m", "30s..2m..3m", "30s-2m"] {
         refused::<VisibilityTimeout>(text);
     }
+    assert_eq!(refused::<Backoff>("30s-2m").instead, "30s..2m");
 }
 
 #[test]
@@ -87,7 +100,8 @@ fn g9_fingerprint_sources_are_read_and_written() {
     assert_eq!(round::<FingerprintSource>("body"), FingerprintSource::Body);
     assert_eq!(round::<FingerprintSource>("off"), FingerprintSource::Off);
     assert_eq!(round::<FingerprintSource>("/a,/b"), FingerprintSource::Pointers(vec!["/a".into(), "/b".into()]));
-    refused::<FingerprintSource>("none");
+    assert_eq!(refused::<FingerprintSource>("none").instead, "off");
+    assert_eq!(refused::<FingerprintSource>("id").instead, "/id");
 }
 
 #[test]
@@ -105,6 +119,25 @@ fn handlers_are_split_into_words_without_a_shell() {
     let app = round::<HandlerSpec>("http://localhost:8080/pay");
     assert_eq!(app, HandlerSpec::Http { url: "http://localhost:8080/pay".parse().expect("a URL") });
     refused::<HandlerSpec>("https://");
+}
+
+#[test]
+fn what_is_nearly_a_handler_is_refused_with_the_one_that_was_meant() {
+    for (text, instead) in [
+        ("127.0.0.1:8080/jobs", "http://127.0.0.1:8080/jobs"),
+        ("HTTP://app/a", "http://app/a"),
+        ("https//app", "https://app/"),
+        ("http:/app:80", "http://app/"),
+        ("./charge --fast", "exec:./charge --fast"),
+        ("http", "exec:http"),
+        ("ftp://app/", "exec:./handle-payment --verbose"),
+        ("'open", "exec:./handle-payment --verbose"),
+        ("", "exec:./handle-payment --verbose"),
+    ] {
+        assert_eq!(refused::<HandlerSpec>(text).instead, instead, "{text}");
+    }
+    let error = refused::<HandlerSpec>("http//me:s3cret@app/");
+    assert!(!error.to_string().contains("s3cret"), "{error}");
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl ExecutionLease {
                 Ok(Owned::Applied) => self.written(&name),
                 Ok(Owned::Done | Owned::Lost(_)) => return,
                 Err(error) => {
-                    tracing::error!(pk = %self.pk, step = name, %error, "a finished step cannot be recorded");
+                    tracing::error!(pk = %self.pk, step = name, error = error.in_full(), "a finished step cannot be recorded");
                     self.steps().unwritten.remove(&name);
                 }
             }
@@ -174,7 +174,7 @@ impl ExecutionLease {
             Ok(Owned::Lost(record)) if record.as_ref().is_some_and(|record| record.owner == self.owner) => Beat::Final,
             Ok(Owned::Lost(_)) => Beat::Lost,
             Err(error) => {
-                tracing::warn!(pk = %self.pk, %error, "the execution lease was not renewed");
+                tracing::warn!(pk = %self.pk, error = error.in_full(), "the execution lease was not renewed");
                 Beat::Transient
             }
         }
@@ -233,7 +233,7 @@ impl ExecutionLease {
         loop {
             match self.write(change).await {
                 Err(error) if error.is_transient() && begun.elapsed() < LONGEST_VISIBILITY => {
-                    tracing::warn!(pk = %self.pk, %error, "not written yet");
+                    tracing::warn!(pk = %self.pk, error = error.in_full(), "not written yet");
                     pauses = pauses.saturating_add(1);
                     self.store.pause_or_probe(self.clock.backoff(RETRY, pauses)).await;
                 }

@@ -35,8 +35,8 @@ impl WatchedGuard {
             Ok(_) => self.circuit.succeeded(),
             Err(error) => match error.severity() {
                 Severity::ThisKey => {}
-                Severity::Unanswered => self.circuit.unanswered(&error.to_string()),
-                Severity::Outage => self.circuit.open(&error.to_string(), None),
+                Severity::Unanswered => self.circuit.unanswered(&error.in_full()),
+                Severity::Outage => self.circuit.open(&error.in_full(), None),
             },
         }
         answer
@@ -107,5 +107,18 @@ mod tests {
             assert!(guard.read(&pk).await.is_err());
         }
         assert!(circuit.is_open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g8_an_outage_is_told_with_what_the_store_said_of_it() {
+        let faults = Faults::default();
+        faults.decide_with(|_| Some(Fault::Fail(Failure::Denied)));
+        let circuit = Arc::new(Circuit::new("store", Ends::Probe, Clock::simulated(1, 0)));
+        let table = FaultyGuard::new(Arc::new(MemoryGuard::default()), faults);
+        let guard = WatchedGuard::new(Arc::new(table), Arc::clone(&circuit));
+        let denied = guard.read(&Pk("k".into())).await.expect_err("denied");
+        let cause = std::error::Error::source(&denied).expect("a cause").to_string();
+        let told = circuit.told().expect("open").cause;
+        assert!(told == format!("access denied: {cause}"), "{told}");
     }
 }

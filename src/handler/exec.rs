@@ -5,10 +5,8 @@
 //! dropped. Knows nothing of queues and guards.
 
 use std::{
-    fmt,
     io::{self, ErrorKind},
-    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
-    path::Path,
+    os::unix::process::ExitStatusExt,
     pin::pin,
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -34,6 +32,7 @@ use super::{Cancelled, Handler, HandlerError, HandlerResult, JobContext, Probe, 
 use said::Said;
 
 mod facts;
+mod place;
 mod said;
 #[cfg(test)]
 mod tests;
@@ -151,8 +150,8 @@ impl ExecHandler {
     }
 
     /// Nothing was run, whatever the reason: missing, not executable, no room for another process.
-    fn not_there(&self, error: &dyn fmt::Display) -> HandlerError {
-        HandlerError::new(format!("{} cannot be run: {error}", self.program)).unavailable().reason("unavailable")
+    fn not_there(&self, why: &str) -> HandlerError {
+        HandlerError::new(format!("{} cannot be run: {why}", self.program)).unavailable().reason("unavailable")
     }
 }
 
@@ -160,7 +159,8 @@ impl Handler for ExecHandler {
     type Payload = Raw;
 
     async fn handle(&self, Raw(message): &Raw, cx: &JobContext) -> HandlerResult {
-        let child = self.command(message, cx).spawn().map_err(|error| self.not_there(&error))?;
+        let child = self.command(message, cx).spawn();
+        let child = child.map_err(|error| self.not_there(&place::why(&self.program, &error)))?;
         let (status, said) = run(child, &message.body, cx.cancelled()).await?;
         verdict(status, &said)
     }
@@ -172,18 +172,8 @@ impl Handler for ExecHandler {
 
 impl Probe for ExecHandler {
     fn probe(&self) -> BoxFuture<'_, HandlerResult> {
-        let there = if self.program.contains('/') {
-            is_executable(Path::new(&self.program))
-        } else {
-            env::search_path().iter().any(|folder| is_executable(&folder.join(&self.program)))
-        };
-        let missing = || self.not_there(&"there is no such program, or it is not executable");
-        ready(if there { Ok(()) } else { Err(missing()) }).boxed()
+        ready(place::of(&self.program).map(|_| ()).map_err(|why| self.not_there(&why))).boxed()
     }
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 /// A child's process group, killed when this is dropped.

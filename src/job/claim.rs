@@ -55,6 +55,9 @@ pub(super) async fn claim(
                     tracing::warn!(%pk, takeovers = record.takeovers, "its worker died again; it waits for a while");
                     return Err(Settlement::Held { until: not_before, why: Held::BackingOff });
                 }
+                if kind == Some(TakeOverKind::AfterLapse) {
+                    tracing::warn!(%pk, takeovers = record.takeovers, "taken over: its former worker died, or lost its lease");
+                }
                 let guard = (Arc::clone(guard), Arc::clone(&jobs.store));
                 return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, sent, length));
             }
@@ -87,7 +90,7 @@ fn no_verdict(jobs: &Jobs, delivery: &Delivery, pk: &Pk, error: &GuardError) -> 
     if jobs.store.is_open() {
         return Settlement::Outage;
     }
-    tracing::warn!(%pk, %error, "the guard gave no verdict; nothing is run");
+    tracing::warn!(%pk, error = error.in_full(), "the guard gave no verdict; nothing is run");
     let until = jobs.clock.wall() + jobs.backoff(delivery.message.receive_count);
     later(delivery, until, Delayed::NoVerdict)
 }

@@ -107,6 +107,6 @@ async fn what_is_missing_is_told_with_the_lines_to_copy() {
     let two = Leasehold::new(&[("LEASEHOLD_QUEUES", "a,b")]).run(&["dev", "--key", "/id"]).await.check(78);
     assert!(two.err.contains("leasehold dev a "), "{}", two.err);
     let wrong = Leasehold::default().run(&["dev", "payments", "--key", "id", "--port", "0"]).await.check(78);
-    assert!(wrong.err.contains("LEASEHOLD_PAYMENTS_KEY=/id"), "{}", wrong.err);
+    assert!(wrong.err.contains("    --key /id\n"), "{}", wrong.err);
     Leasehold::default().run(&["dev", "payments", "--port", "70000"]).await.check(64);
 }

@@ -69,7 +69,11 @@ async fn what_the_worker_says_is_told_and_its_status_is_the_exit_code() {
     let named = format!("localhost:{}", address.port());
     let elsewhere = ("302 Found\r\nLocation: /elsewhere", "");
     let (_, moved) = answered(&listener, elsewhere, &["--addr", &named], &[]).await;
-    assert_eq!(moved.check(1).out, "302 Found");
+    assert!(moved.check(69).err.contains("no worker (302 Found)"));
+    let other = ("404 Not Found", "<h1>Not\x1b[2J Found</h1>");
+    let (_, other) = answered(&listener, other, &["--addr", &named], &[]).await;
+    let told = other.check(69);
+    assert!(told.out.is_empty() && told.err.contains("no worker (404 Not Found): <h1>Not [2J Found"), "{}", told.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ async fn r5_wrong_settings_end_with_78_and_all_of_them_told() {
         .ends()
         .await;
     assert_eq!(ended.code, Some(78));
-    for mend in ["LEASEHOLD_CONCURRENCY=5", "LEASEHOLD_DRAIN_TIMEOUT=", "LEASEHOLD_JOBS_HANDLER='exec:"] {
+    for mend in ["LEASEHOLD_CONCURRENCY=5", "LEASEHOLD_DRAIN_TIMEOUT=", "LEASEHOLD_JOBS_HANDLER=exec:handle"] {
         assert!(ended.stderr.contains(mend), "{mend} in {}", ended.stderr);
     }
     assert!(ended.log.is_empty() && !ended.stderr.contains("Problem {"), "{}", ended.stderr);
@@ -51,6 +51,21 @@ async fn r5_an_account_out_of_reach_ends_with_69_after_the_start_timeout() {
     let ended = settings.set("LEASEHOLD_START_TIMEOUT", "2s").start().ends().await;
     assert_eq!(ended.code, Some(69), "{}", ended.stderr);
     assert!(ended.stderr.contains("jobs") && ended.stderr.contains("refused"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r5_what_no_call_could_be_made_with_is_wrong_and_not_away() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    let scheme = settings.clone().set("AWS_ENDPOINT_URL", "127.0.0.1:4566").start().ends().await;
+    assert_eq!(scheme.code, Some(78), "{}", scheme.stderr);
+    assert!(scheme.stderr.contains("    AWS_ENDPOINT_URL=http://127.0.0.1:4566\n"), "{}", scheme.stderr);
+    assert!(scheme.log.iter().all(|line| !line.contains("Request {")), "{:?}", scheme.log);
+    let empty = settings.clone().set("AWS_ENDPOINT_URL", "").start().ends().await;
+    assert_eq!(empty.code, Some(78), "{}", empty.stderr);
+    let region = settings.set("AWS_REGION", "").start().ends().await;
+    assert_eq!(region.code, Some(78), "{}", region.stderr);
+    assert!(region.stderr.contains("    AWS_REGION="), "{}", region.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,8 @@ const ROOMS: &[(&str, &str)] = &[
     // What is wrong with a table is told as what is wrong with a setting.
     ("guard::admin", "config::Problem guard"),
     ("config", "key queue::LONGEST_VISIBILITY queue::QueueAddress"),
-    ("aws", "clock queue::sqs guard::dynamodb"),
+    // What is wrong with a region or an endpoint is told as what is wrong with a setting.
+    ("aws", "clock config::Problem config::env queue::sqs guard::dynamodb"),
     ("handler", "clock guard guard::execution key message"),
     // Of the environment, a program gets what `config::env` leaves in.
     ("handler::exec", "clock config::env handler message"),

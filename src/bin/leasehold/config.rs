@@ -23,11 +23,12 @@ Examples:
   In a script, such as a check before a deploy:
 
     leasehold config >/dev/null || exit
-    leasehold config --json | jq -r '.settings[] | select(.variable) | .variable'
+    leasehold config --json | jq -r '.settings[].variable // empty'
 
 Exit codes:
   0   all settings are good; what is probably not meant so is on standard error
-  78  the configuration is wrong; every problem is on standard error, with a line that mends it";
+  78  the configuration is wrong; every problem is on standard error, with a
+      line that mends it";
 
 /// Show the settings in force, and where each comes from
 ///

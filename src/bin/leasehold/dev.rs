@@ -33,11 +33,11 @@ Examples:
 
     leasehold dev payments --key /id --handler 'exec:cat'
 
-  An app that takes messages by HTTP, with Flask, Rails, Express or what you like:
+  An app that takes messages by HTTP, with Flask, Rails, Express or another:
 
     leasehold dev payments --key /id --handler http://127.0.0.1:5000/payments
 
-  The queues and handlers of the environment, as `leasehold run` would have them:
+  The queues and handlers of the environment, as `leasehold run` has them:
 
     leasehold dev
 
@@ -48,7 +48,8 @@ Examples:
 Exit codes:
   0   told to stop, and stopped cleanly
   64  the command line is wrong
-  78  the configuration is wrong; every problem is on standard error, with a line that mends it
+  78  the configuration is wrong; every problem is on standard error, with a
+      line that mends it
   1   anything else, such as a port that is taken";
 
 /// Work on your queues with your handlers, with nothing else installed

@@ -32,14 +32,15 @@ Examples:
 
     leasehold health
 
-  A container's health check, in a Dockerfile; a worker that hangs is to be replaced, one that waits is not:
+  A container's health check, in a Dockerfile; a worker that hangs is to be
+  replaced, one that waits is not:
 
     HEALTHCHECK CMD [\"leasehold\", \"health\", \"--live\"]
 
 Exit codes:
   0   yes
   64  the command line is wrong
-  69  nobody answers at that address
+  69  nobody answers at that address, or one that is no worker
   78  LEASEHOLD_HTTP_ADDR is off, or no address
   1   no; why is on standard output";
 
@@ -81,6 +82,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok((status, body)) => {
             let text = String::from_utf8_lossy(&body);
             let text = if text.trim().is_empty() { status.to_string() } else { text.trim_end().to_owned() };
+            if !is_of_a_worker(&text) {
+                let told = format!("what answers at {url} is no worker ({status}): {}", on_one_line(&text));
+                return Err(Ended { code: exit::UNAVAILABLE, told }.into());
+            }
             writeln!(io::stdout(), "{text}").context("its answer cannot be told")?;
             Ok(if status == reqwest::StatusCode::OK { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
@@ -90,6 +95,16 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Err(Ended { code: exit::UNAVAILABLE, told }.into())
         }
     }
+}
+
+/// An object that names the worker's phase. It may have been cut off.
+fn is_of_a_worker(text: &str) -> bool {
+    text.trim_start().starts_with('{') && text.contains("\"phase\"")
+}
+
+/// The beginning of a stranger's answer: no terminal should be handed control characters.
+fn on_one_line(text: &str) -> String {
+    text.replace(char::is_control, " ").chars().take(120).collect()
 }
 
 /// The address of the environment, whatever else is wrong with it.

@@ -15,7 +15,9 @@ mod run;
 const NEWCOMERS: &str = "\
 Begin with:
   leasehold dev payments --key /id --handler 'exec:cat'
-  leasehold send --endpoint-url http://127.0.0.1:4567 payments '{\"id\":\"1\"}'   # elsewhere
+
+And in another terminal:
+  leasehold send --endpoint-url http://127.0.0.1:4567 payments '{\"id\":\"1\"}'
 
 ";
 
@@ -31,10 +33,11 @@ Exit codes:
   0   all is done, or the worker was told to stop and has stopped cleanly
   64  the command line is wrong
   69  AWS could not be reached within LEASEHOLD_START_TIMEOUT
-  78  the configuration is wrong; every problem is on standard error, with a line that mends it
+  78  the configuration is wrong; every problem is on standard error, with a
+      line that mends it
   1   anything else";
 
-/// One line for each paragraph: it is wrapped where the terminal ends.
+/// One line for each paragraph: it is wrapped where the terminal ends. A table could not be.
 const NOTES: &str = "\
 AWS_REGION, AWS_ENDPOINT_URL, credentials and profiles are read as by every AWS tool. Durations are written \
 500ms, 30s, 15m, 12h, 30d. <QUEUE> is a name from LEASEHOLD_QUEUES in upper case, with - and . as _; where it is in \
@@ -64,4 +67,25 @@ fn entry(setting: &Setting) -> String {
     let default = setting.default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
     let Setting { name, kind, doc, .. } = setting;
     format!("  LEASEHOLD_{queue}{name}  <{kind}>{default}\n      {doc}\n").replace('`', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns of a terminal that nobody has made wider.
+    const WIDTH: usize = 80;
+
+    #[test]
+    fn tables_and_lines_to_copy_fit_a_terminal_and_so_are_never_wrapped() {
+        let texts = [NEWCOMERS, EXIT_CODES, crate::config::HELP, crate::health::HELP, crate::send::HELP];
+        let texts = texts.into_iter().map(str::to_owned).chain([pause(), resume()]).chain(run::by_hand());
+        #[cfg(feature = "demo")]
+        let texts = texts.chain([crate::dev::HELP.to_owned()]);
+        for text in texts {
+            for line in text.lines() {
+                assert!(line.chars().count() <= WIDTH, "{line}");
+            }
+        }
+    }
 }

@@ -8,12 +8,13 @@ use leasehold::{
     WorkerError,
     config::{LogFormat, Problem},
 };
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt};
 
 /// What has much to say that concerns nobody, by the beginnings of crates' names: the SDK and its HTTP client, and the
-/// embedded engine, whose DynamoDB warns of every conditional write that is refused. A filter that names one of these
-/// crates has the last word on it.
-const QUIET: &str = "aws=warn,dynoxide=error,h2=warn,hyper=warn,rustack=warn,rustls=warn";
+/// embedded engine, whose DynamoDB warns of every conditional write that is refused. What the SDK finds of region and
+/// credentials is told by whoever needs them, without a page of structures. A filter that names one of these crates has
+/// the last word on it.
+const QUIET: &str = "aws=warn,aws_config=error,dynoxide=error,h2=warn,hyper=warn,rustack=warn,rustls=warn";
 
 /// Starts the log. Without a format it is text on a terminal, and JSON elsewhere.
 ///
@@ -38,8 +39,53 @@ pub(crate) fn start(filter: &str, format: Option<LogFormat>) -> Result<(), Worke
 /// # Errors
 /// It cannot be read.
 pub(crate) fn filter(filter: &str) -> Result<EnvFilter, WorkerError> {
+    let refuse = |what: String, instead: &str| {
+        WorkerError::Configuration(vec![Problem::new(what, format!("LEASEHOLD_LOG={instead}"))])
+    };
+    if let Some(word) = filter.split(',').map(str::trim).find(|part| is_no_level(part)) {
+        let what =
+            format!("LEASEHOLD_LOG: {word:?} is no level, and nothing but a target of that name would be logged");
+        return Err(refuse(what, nearest_level(word)));
+    }
     EnvFilter::try_new(format!("{QUIET},{filter}")).map_err(|error| {
         let what = format!("LEASEHOLD_LOG is {filter:?}, which is no filter: {error}");
-        WorkerError::Configuration(vec![Problem::new(what, "LEASEHOLD_LOG=info,leasehold=debug")])
+        refuse(what, "info,leasehold=debug")
     })
+}
+
+/// A word that would be taken for a target, and is none that there is: `warning`, `verbose`.
+fn is_no_level(part: &str) -> bool {
+    let is_word = part.chars().all(|c| c.is_ascii_alphabetic());
+    is_word && !part.is_empty() && part != "leasehold" && part.parse::<LevelFilter>().is_err()
+}
+
+fn nearest_level(word: &str) -> &'static str {
+    let word = word.to_lowercase();
+    let levels = ["error", "warn", "info", "debug", "trace", "off"];
+    let near = |level: &&str| word.starts_with(*level) || strsim::osa_distance(&word, level) <= 2;
+    levels.into_iter().find(near).unwrap_or("info")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_would_silence_the_log_and_is_refused_with_one_that_is() {
+        for (text, instead) in [
+            ("loud", "info"),
+            ("warning", "warn"),
+            ("info,verbose", "info"),
+            ("DEBG", "debug"),
+            ("a=loud", "info,leasehold=debug"),
+        ] {
+            let Err(WorkerError::Configuration(problems)) = filter(text) else { panic!("{text} is taken") };
+            assert_eq!(problems[0].mend, format!("LEASEHOLD_LOG={instead}"), "{text}");
+        }
+        for text in
+            ["info", "WARN", "off", "info,leasehold=debug", "leasehold", "leasehold::worker", "info,aws_config=warn"]
+        {
+            assert!(filter(text).is_ok(), "{text}");
+        }
+    }
 }

@@ -134,11 +134,12 @@ async fn tell(command: &str, meant: &Meant, word: Option<Word>) -> anyhow::Resul
         let _ = writeln!(io::stderr(), "leasehold: {warning}");
     }
     let queues = queues(&config, meant, command).map_err(|problem| WorkerError::Configuration(vec![problem]))?;
-    let aws = Aws::new(&aws::load().await);
-    if aws.region().is_none() {
-        let problem = Problem::new("there is no AWS region in which to look for the table", "AWS_REGION=eu-central-1");
-        return Err(WorkerError::Configuration(vec![problem]).into());
+    let sdk = aws::load().await;
+    let problems = aws::problems(&sdk);
+    if !problems.is_empty() {
+        return Err(WorkerError::Configuration(problems).into());
     }
+    let aws = Aws::new(&sdk);
     let guard = DynamoDbGuard::new(aws.dynamodb(), config.table.clone());
     for (number, queue) in queues.iter().enumerate() {
         let key = ControlKey::new(config.namespace.as_deref(), &queue.name);

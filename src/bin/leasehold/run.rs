@@ -1,10 +1,11 @@
 //! `leasehold run`: the worker, configured by the environment, with the handlers that it names.
 //!
-//! Owns the order of the start. What is wrong is told by the worker, all at once.
+//! Owns the order of the start. What is wrong is told by the worker, all at once; of AWS, what can be said without asking it
+//! is told here.
 
 use std::process::ExitCode;
 
-use leasehold::{Worker, config::HttpAddr, shutdown_signal};
+use leasehold::{Worker, WorkerError, aws, config::HttpAddr, shutdown_signal};
 
 use crate::{handlers::with_handlers, log};
 
@@ -31,6 +32,16 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(config) = worker.config() {
         log::start(&config.log, config.log_format)?;
     }
-    with_handlers(worker)?.health_at(HttpAddr::DEFAULT).run(shutdown).await?;
+    let mut worker = with_handlers(worker)?.health_at(HttpAddr::DEFAULT);
+    // What is wrong with settings is told first, as `config` tells it: it needs no look at profiles and roles.
+    if worker.problems().is_empty() {
+        let sdk = aws::load().await;
+        let problems = aws::problems(&sdk);
+        if !problems.is_empty() {
+            return Err(WorkerError::Configuration(problems).into());
+        }
+        worker = worker.aws(&sdk);
+    }
+    worker.run(shutdown).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -101,6 +101,9 @@ async fn open(args: &Args, address: &QueueAddress) -> Result<Arc<dyn Queue>, End
         Some(endpoint) => aws::at(endpoint.as_str()).await,
         None => aws::load().await,
     };
+    if let Some(problem) = aws::problems(&sdk).into_iter().next() {
+        return Err(Ended { code: exit::CONFIGURATION, told: problem.to_string() });
+    }
     Aws::new(&sdk).sqs().open(address).await.map_err(|error| not_usable(&error, address, args))
 }
 

@@ -16,7 +16,11 @@ pub(super) fn judge(left: &BTreeMap<String, String>, config: &Config) -> (Vec<Pr
     for (name, value) in left.iter().filter(|(name, _)| !is_of_kubernetes(name)) {
         let variable = format!("{PREFIX}{name}");
         if let Some(meant) = meant(&name.to_uppercase(), config, &known) {
-            let mend = format!("{meant}={}", shell_words::quote(value));
+            let mend = if may_be_secret(&meant) {
+                format!("{meant}=\"${variable}\"")
+            } else {
+                format!("{meant}={}", shell_words::quote(value))
+            };
             problems.push(Problem::new(format!("{variable} is not a setting; {meant} is"), mend));
         } else if let Some((queue, _)) = of_listed_queue(&name.to_uppercase(), config) {
             let what = format!("{variable} is not a setting of the queue {queue:?}");
@@ -50,6 +54,12 @@ fn meant(name: &str, config: &Config, known: &[String]) -> Option<String> {
     let distance = |known: &&String| strsim::osa_distance(name, known);
     let nearest = known.iter().min_by_key(distance)?;
     (distance(&nearest) <= slips(nearest)).then(|| format!("{PREFIX}{nearest}"))
+}
+
+/// Whether its value can be a header, or a URL with a password: it is named then, and not shown. A header under a name that
+/// is wrong may be taken for a handler.
+fn may_be_secret(meant: &str) -> bool {
+    ["HANDLER", "HANDLER_HEADER"].iter().any(|setting| meant.ends_with(setting))
 }
 
 /// The queue whose variable it would be, and what follows the queue's name.

@@ -109,7 +109,7 @@ fn every_problem_is_told_at_once_with_its_line() {
             "LEASEHOLD_KEY=/id",
             "LEASEHOLD_EMAILS_RATE=50",
             "LEASEHOLD_EMAILS_GUARD=none",
-            "LEASEHOLD_PAYMENTS_HANDLER='exec:./handle-payment --verbose'",
+            "LEASEHOLD_PAYMENTS_HANDLER='exec:pay --now'",
             "LEASEHOLD_PAYMENTS_CONCURRENCY=20",
             "LEASEHOLD_TABLE=mine",
         ]
@@ -193,6 +193,20 @@ fn names_that_resemble_a_setting_or_name_a_listed_queue_are_problems() {
     for stranger in ["LEASEHOLD_PAYMENTS_COLOUR", "LEASEHOLD_PAYMENTS"] {
         let line = format!("{stranger}=red");
         assert_eq!(mends(&["LEASEHOLD_QUEUES=payments", &line]), [format!("unset {stranger}")]);
+    }
+}
+
+#[test]
+fn what_may_be_a_secret_under_a_misspelt_name_is_named_and_not_shown() {
+    for (name, meant) in [
+        ("LEASEHOLD_PAYMENTS_HANDLER_HEADR", "LEASEHOLD_PAYMENTS_HANDLER_HEADER"),
+        ("LEASEHOLD_HANDLER_HEADERS", "LEASEHOLD_HANDLER_HEADER"),
+        // Nearer to a handler than to its header.
+        ("LEASEHOLD_PAYMENTS_HEADER", "LEASEHOLD_PAYMENTS_HANDLER"),
+        ("LEASEHOLD_PAYMENTS_HANLDER", "LEASEHOLD_PAYMENTS_HANDLER"),
+    ] {
+        let mend = mends(&["LEASEHOLD_QUEUES=payments", &format!("{name}=Authorization: s3cret")]);
+        assert_eq!(mend, [format!("{meant}=\"${name}\"")]);
     }
 }
 

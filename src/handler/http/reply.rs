@@ -36,6 +36,9 @@ const LONGEST_REASON: usize = 64;
 /// How much of the body is told, in bytes: a record keeps less, a log line no more than this.
 const LONGEST_TEXT: usize = 1024;
 
+/// How much is told of where a redirect leads, in bytes.
+const LONGEST_LOCATION: usize = 256;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Done,
@@ -56,6 +59,7 @@ pub(super) struct Head {
     status: StatusCode,
     word: String,
     reason: String,
+    location: String,
     retry_after: Option<Duration>,
 }
 
@@ -73,7 +77,14 @@ impl Head {
         } else {
             by_status(status, permanent)
         };
-        Self { outcome, status, word, reason: text(REASON), retry_after: retry_after(headers, now) }
+        Self {
+            outcome,
+            status,
+            word,
+            reason: text(REASON),
+            location: text("location"),
+            retry_after: retry_after(headers, now),
+        }
     }
 
     /// Whether the work's end is known. After a 504 it may still run.
@@ -120,8 +131,23 @@ impl Head {
         let said = if body.trim().is_empty() { &self.reason } else { body.trim() };
         let shown = shortened(said, LONGEST_TEXT);
         let cut = if shown.len() < said.len() { "…" } else { "" };
-        let status = format!("{} {}", self.status.as_u16(), self.status.canonical_reason().unwrap_or_default());
-        if shown.is_empty() { status.trim().to_owned() } else { format!("{}: {shown}{cut}", status.trim()) }
+        let status = self.status_in_words();
+        if shown.is_empty() { status } else { format!("{status}: {shown}{cut}") }
+    }
+
+    /// With the header that overrode it, and with where a redirect leads: most often to the URL that the handler should
+    /// have, with a slash at its end.
+    fn status_in_words(&self) -> String {
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        let mut text = format!("{} {reason}", self.status.as_u16()).trim_end().to_owned();
+        if self.status.is_redirection() && !self.location.is_empty() {
+            let location = shortened(&self.location, LONGEST_LOCATION);
+            text.push_str(&format!(" to {location}, and redirects are not followed"));
+        }
+        if !self.word.is_empty() {
+            text.push_str(&format!(" with X-Leasehold-Outcome: {}", self.word));
+        }
+        text
     }
 }
 
@@ -254,6 +280,17 @@ mod tests {
             assert_eq!(wait(text), None, "{text}");
         }
         assert_eq!(failure(500, &[("retry-after", "7")]).0, Verdict::Retry(secs(7)));
+    }
+
+    #[test]
+    fn a_failure_tells_where_a_redirect_leads_and_what_overrode_the_status() {
+        let text = |status, headers: &[(&str, &str)]| verdict(status, headers, "").expect_err("no").to_string();
+        let moved = text(308, &[("location", "http://127.0.0.1:5000/charges/")]);
+        assert_eq!(moved, "308 Permanent Redirect to http://127.0.0.1:5000/charges/, and redirects are not followed");
+        assert!(text(302, &[("location", &"x".repeat(9000))]).len() < LONGEST_LOCATION + 100);
+        assert_eq!(text(500, &[("location", "/x")]), "500 Internal Server Error", "that is no redirect");
+        let away = text(200, &[("x-leasehold-outcome", "unavailable")]);
+        assert_eq!(away, "200 OK with X-Leasehold-Outcome: unavailable");
     }
 
     #[test]

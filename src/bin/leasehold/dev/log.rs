@@ -126,6 +126,7 @@ impl People {
     fn outcome(&self, message: &str, mut said: Said) -> Option<String> {
         let id = said.take("message_id").unwrap_or_default();
         let (why, wait) = (said.take("why").unwrap_or_default(), said.take("wait").unwrap_or_default());
+        let again = if wait == "0ns" { "again at once".to_owned() } else { format!("again in {wait}") };
         let work = self.work(&id);
         let took = self.in_hand().remove(&id).map(|(_, since)| format!(" in {:.2} s", since.elapsed().as_secs_f64()));
         let (colour, outcome) = match (message, why.as_str()) {
@@ -133,10 +134,11 @@ impl People {
             ("deleted", "Suppressed") => (36, "a duplicate: not run, for its work was settled before".to_owned()),
             // Told with its reason.
             ("deleted", _) => return None,
-            ("comes again later", "Failed") => (33, format!("again in {wait}")),
-            ("comes again later", "NotYet") => (33, format!("again in {wait}: not yet, says its handler")),
-            ("comes again later", "Held") => (36, format!("again in {wait}: another message of its work is in hand")),
-            ("comes again later", why) => (33, format!("again in {wait}: {}", in_words(why))),
+            ("comes again later", "Failed") => (33, again),
+            ("comes again later", "NotYet") => (33, format!("{again}: not yet, says its handler")),
+            ("comes again later", "Held") => (36, format!("{again}: another message of its work is in hand")),
+            ("comes again later", "Unavailable") => (33, format!("{again}: its handler is not there")),
+            ("comes again later", why) => (33, format!("{again}: {}", in_words(why))),
             (text, why) => (33, format!("{text}: {}", in_words(why))),
         };
         Some(format!("{work}  {}", self.paint(colour, &outcome)))
@@ -222,6 +224,20 @@ mod tests {
         let later = [("message_id", "n"), ("why", "NoVerdict"), ("wait", "2s")];
         let told = line(&people, Level::DEBUG, lanes, "comes again later", &later);
         assert_eq!(told.as_deref(), Some("message n  again in 2s: no verdict"));
+    }
+
+    #[tokio::test]
+    async fn when_a_message_comes_again_is_told_in_words() {
+        let people = People { begun: Instant::now(), colour: false, in_hand: Mutex::default() };
+        for (why, wait, told) in [
+            ("Interrupted", "0ns", "message m  again at once: interrupted"),
+            ("Failed", "2s", "message m  again in 2s"),
+            ("Unavailable", "1s", "message m  again in 1s: its handler is not there"),
+        ] {
+            let fields = [("message_id", "m"), ("why", why), ("wait", wait)];
+            let line = line(&people, Level::DEBUG, "leasehold::worker::lanes", "comes again later", &fields);
+            assert_eq!(line.as_deref(), Some(told));
+        }
     }
 
     #[tokio::test]

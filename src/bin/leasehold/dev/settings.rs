@@ -27,6 +27,9 @@ const SHORTER: [(&str, &str); 6] = [
 /// The outcome of every message, and what programs write.
 const LOG: &str = "info,leasehold::job=debug,leasehold::worker::lanes=debug,leasehold::handler=debug";
 
+/// That a timeout is short for its handlers is no news of the one that is chosen here.
+const NOT_OF_OURS: &str = ",leasehold::lease::visibility=error";
+
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) config: Config,
@@ -36,15 +39,19 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn new(mut vars: BTreeMap<String, String>, args: &Args) -> Result<Self, Vec<Problem>> {
+    pub(super) fn new(vars: BTreeMap<String, String>, args: &Args) -> Result<Self, Vec<Problem>> {
+        Self::read(vars, args).map_err(|problems| problems.into_iter().map(|problem| as_typed(problem, args)).collect())
+    }
+
+    fn read(mut vars: BTreeMap<String, String>, args: &Args) -> Result<Self, Vec<Problem>> {
         let queue = named(&mut vars, args)?;
         for (setting, value) in [("KEY", &args.key), ("HANDLER", &args.handler)] {
             if let (Some(queue), Some(value)) = (&queue, value) {
                 vars.insert(variable(queue, setting), value.clone());
             }
         }
-        vars.entry("LEASEHOLD_LOG".to_owned()).or_insert_with(|| LOG.to_owned());
         let unset = |setting: &str| !vars.contains_key(&format!("LEASEHOLD_{setting}"));
+        let log_is_ours = unset("LOG");
         let mut shorter: Vec<_> = SHORTER.into_iter().filter(|(setting, _)| unset(setting)).collect();
         let more = shorter.iter().map(|(setting, value)| (format!("LEASEHOLD_{setting}"), (*value).to_owned()));
         let read = Config::from_vars(vars.clone().into_iter().chain(more)).or_else(|_| {
@@ -52,6 +59,12 @@ impl Settings {
             Config::from_vars(vars)
         });
         let (mut config, warnings) = read?;
+        if log_is_ours {
+            config.log = LOG.to_owned();
+            if shorter.iter().any(|(setting, _)| *setting == "VISIBILITY_TIMEOUT") {
+                config.log.push_str(NOT_OF_OURS);
+            }
+        }
         if let Some(queue) = args.queue.as_ref().and(queue) {
             config.queues.retain(|name, _| *name == queue);
         }
@@ -109,6 +122,26 @@ fn named(vars: &mut BTreeMap<String, String>, args: &Args) -> Result<Option<Stri
         )]),
         (None, _) => Ok(None),
     }
+}
+
+/// A problem of a setting that came from the command line, told as what was typed there.
+fn as_typed(mut problem: Problem, args: &Args) -> Problem {
+    let Some(queue) = &args.queue else { return problem };
+    let typed = [
+        ("LEASEHOLD_QUEUES".to_owned(), "the queue", "leasehold dev "),
+        (variable(queue, "KEY"), "--key", "--key "),
+        (variable(queue, "HANDLER"), "--handler", "--handler "),
+    ];
+    let given = [true, args.key.is_some(), args.handler.is_some()];
+    for ((variable, name, option), _) in typed.into_iter().zip(given).filter(|(_, given)| *given) {
+        if let (Some(what), Some(mend)) =
+            (problem.what.strip_prefix(&variable), problem.mend.strip_prefix(&format!("{variable}=")))
+            && what.starts_with([':', ' '])
+        {
+            problem = Problem::new(format!("{name}{what}"), format!("{option}{mend}"));
+        }
+    }
+    problem
 }
 
 fn to_this_machine(config: &mut Config) {
@@ -179,6 +212,30 @@ mod tests {
         assert_eq!(own.config.queues["q"].backoff.to_string(), "5s");
         let grace = settings(&["LEASEHOLD_CANCEL_GRACE=8s"], &args(Some("q"), None, None)).expect("good settings");
         assert_eq!(grace.shorter, [], "half of 4s is less than 8s");
+    }
+
+    #[test]
+    fn what_is_wrong_on_the_command_line_is_told_as_it_was_typed() {
+        let told = |lines: &[&str], queue, key, handler| {
+            let problems = settings(lines, &args(Some(queue), key, handler)).expect_err("a problem");
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let typed = told(&[], "q", Some("id"), Some("cat"));
+        assert!(typed.contains("--key: ") && typed.contains("--key /id"), "{typed}");
+        assert!(typed.contains("--handler: ") && !typed.contains("LEASEHOLD_"), "{typed}");
+        assert!(told(&[], "a b", None, None).contains("leasehold dev a-b"));
+        let of_a_variable = told(&["LEASEHOLD_Q_KEY=id"], "q", None, Some("exec:cat"));
+        assert!(of_a_variable.contains("LEASEHOLD_Q_KEY=/id"), "{of_a_variable}");
+        let other = told(&["LEASEHOLD_QUEUES=q,a b"], "q", None, None);
+        assert!(other.contains("a b"), "{other}");
+    }
+
+    #[test]
+    fn a_short_timeout_is_no_news_where_it_was_not_set_by_anybody() {
+        let log = |lines: &[&str]| settings(lines, &args(Some("q"), None, None)).expect("good settings").config.log;
+        assert!(log(&[]).ends_with("visibility=error"));
+        assert!(!log(&["LEASEHOLD_VISIBILITY_TIMEOUT=5s"]).contains("visibility"));
+        assert_eq!(log(&["LEASEHOLD_LOG=info"]), "info");
     }
 
     #[test]

@@ -13,11 +13,14 @@ use url::Url;
 
 pub(crate) const HELP: &str = "\
 Examples:
-  Into the queue of a `leasehold dev` on this machine, three times, to see that it takes effect once:
+  Into the queue of a `leasehold dev` on this machine, three times, to see that
+  it takes effect once:
 
-    leasehold send --endpoint-url http://127.0.0.1:4567 payments '{\"id\":\"1\"}' --repeat 3
+    leasehold send --endpoint-url http://127.0.0.1:4567 --repeat 3 \\
+      payments '{\"id\":\"1\"}'
 
-  A file, a message a line, to a queue on AWS; region and credentials are found as by every AWS tool:
+  A file, a message a line, to a queue on AWS; region and credentials are found
+  as by every AWS tool:
 
     leasehold send payments --file messages.jsonl
 
@@ -34,7 +37,8 @@ Exit codes:
   64  the command line is wrong
   69  the queue did not answer
   78  there is no such queue, it may not be used, or the configuration is wrong
-  1   some messages were not sent; each is on standard error, with its line and why";
+  1   some messages were not sent; each is on standard error, with its line and
+      why";
 
 /// Send messages to a queue
 ///
