@@ -156,18 +156,6 @@ pub enum Severity {
 }
 
 impl GuardError {
-    /// With what the store or the network said, on one line: what to mend stands there.
-    #[must_use]
-    pub fn in_full(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(&format!(": {error}"));
-            cause = error.source();
-        }
-        text
-    }
-
     /// What the error says about the table.
     #[must_use]
     pub fn severity(&self) -> Severity {

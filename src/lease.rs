@@ -3,7 +3,12 @@
 //! A [`Lease`] is our local view and ends at its last confirmed deadline, whatever later replies say (rule L5). It never
 //! calls anybody: [`keep`] runs some work and renews a lease beside it with a call that it is given.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
@@ -48,6 +53,8 @@ pub(crate) struct Lease {
     cap: Option<Deadline>,
     /// `None` once it is known to be lost.
     end: watch::Sender<Option<Deadline>>,
+    /// Its last beat failed.
+    failing: AtomicBool,
 }
 
 /// What came of one beat.
@@ -70,7 +77,7 @@ impl Lease {
     /// A lease of `length`, counted from `start`.
     pub(crate) fn new(clock: Clock, start: Moment, length: Duration) -> Self {
         let (end, _) = watch::channel(Some(Deadline::after(start, length)));
-        Self { clock, length, cap: None, end }
+        Self { clock, length, cap: None, end, failing: AtomicBool::new(false) }
     }
 
     /// With a last moment past which it cannot be extended.
@@ -118,6 +125,11 @@ impl Lease {
         }
     }
 
+    /// A beat failed. `true` for the first in a row: near its end they follow each other closely, and one line is enough.
+    pub(crate) fn fails(&self) -> bool {
+        !self.failing.swap(true, Ordering::Relaxed)
+    }
+
     /// Ends it now.
     pub(crate) fn lose(&self) {
         self.end.send_replace(None);
@@ -125,6 +137,7 @@ impl Lease {
 
     /// A beat sent at `sent` was answered. A lease that has ended meanwhile stays ended: somebody else may have begun.
     fn renewed(&self, sent: Moment, reach: Duration) {
+        self.failing.store(false, Ordering::Relaxed);
         if !self.is_over() {
             self.end.send_if_modified(|end| {
                 let renewed = Deadline::after(sent, reach);

@@ -119,6 +119,7 @@ pub mod guard;
 pub mod message;
 pub mod key;
 mod lease;
+mod causes;
 
 // What is around them: settings, the SDK, time and chance, the stop.
 pub mod config;

@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    causes::in_full,
     clock::{Clock, Millis},
     guard::Guard,
     message::Delivery,
@@ -151,7 +152,7 @@ async fn delete(desk: &Desk, delivery: &Delivery, why: Deleted) -> Settled {
             Settled::DeleteDenied
         }
         Err(error) => {
-            tracing::warn!(message_id = %delivery.message.id, %error, "not deleted; the next delivery will be");
+            tracing::warn!(message_id = %delivery.message.id, error = in_full(&error), "not deleted; the next delivery will be");
             Settled::Deleted(why)
         }
     }
@@ -166,7 +167,7 @@ async fn delay(desk: &Desk, delivery: &Delivery, until: Millis, why: Delayed) ->
     match desk.queue.change_visibility(&delivery.handle, wait).await {
         Ok(()) => Settled::Delayed { why, wait },
         Err(error) => {
-            tracing::warn!(message_id = %delivery.message.id, %error, "not delayed; it comes back at its timeout");
+            tracing::warn!(message_id = %delivery.message.id, error = in_full(&error), "not delayed; it comes back at its timeout");
             Settled::Left(Left::LeaseOver)
         }
     }
@@ -204,7 +205,7 @@ pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLett
             if let Err(error) = target.send(&desk.clock, &delivery.message, &dead.note, &delivery.lease).await {
                 tracing::error!(
                     message_id = %delivery.message.id,
-                    %error,
+                    error = in_full(&error),
                     "no copy can be dead-lettered: the original is left to the queue's own redrive policy"
                 );
                 return kept(desk);

@@ -12,6 +12,14 @@ pub(crate) const KEY: &str = "pk";
 /// The attribute that TTL reads.
 pub(crate) const TTL: &str = "expires_at";
 
+/// A line that makes a table. TTL is a second one, and its absence is told once the table is there.
+pub(crate) fn creation(table: &str) -> String {
+    format!(
+        "aws dynamodb create-table --table-name {table} --billing-mode PAY_PER_REQUEST \
+         --attribute-definitions AttributeName={KEY},AttributeType=S --key-schema AttributeName={KEY},KeyType=HASH"
+    )
+}
+
 /// What is wrong with a table.
 pub(crate) fn problems(table: &str, facts: &TableFacts) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -24,7 +32,7 @@ pub(crate) fn problems(table: &str, facts: &TableFacts) -> Vec<Problem> {
                 "the table {table:?} has the key {:?} ({kind}){range}; it must be {KEY:?}, a string, alone",
                 key.hash
             ),
-            "create a table from infra/queue.yaml and name it: LEASEHOLD_TABLE=..",
+            "LEASEHOLD_TABLE=leasehold-guard # and make that, as infra/queue.yaml does",
         ));
     }
     match &facts.ttl {

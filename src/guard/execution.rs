@@ -12,6 +12,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    causes::in_full,
     clock::{Clock, Millis, Moment},
     lease::{Beat, Lease},
     queue::LONGEST_VISIBILITY,
@@ -145,7 +146,7 @@ impl ExecutionLease {
                 Ok(Owned::Applied) => self.written(&name),
                 Ok(Owned::Done | Owned::Lost(_)) => return,
                 Err(error) => {
-                    tracing::error!(pk = %self.pk, step = name, error = error.in_full(), "a finished step cannot be recorded");
+                    tracing::error!(pk = %self.pk, step = name, error = in_full(&error), "a finished step cannot be recorded");
                     self.steps().unwritten.remove(&name);
                 }
             }
@@ -174,7 +175,10 @@ impl ExecutionLease {
             Ok(Owned::Lost(record)) if record.as_ref().is_some_and(|record| record.owner == self.owner) => Beat::Final,
             Ok(Owned::Lost(_)) => Beat::Lost,
             Err(error) => {
-                tracing::warn!(pk = %self.pk, error = error.in_full(), "the execution lease was not renewed");
+                if self.lease.fails() {
+                    let left = self.lease.left();
+                    tracing::warn!(pk = %self.pk, error = in_full(&error), ?left, "the execution lease was not renewed; tried on");
+                }
                 Beat::Transient
             }
         }
@@ -233,7 +237,7 @@ impl ExecutionLease {
         loop {
             match self.write(change).await {
                 Err(error) if error.is_transient() && begun.elapsed() < LONGEST_VISIBILITY => {
-                    tracing::warn!(pk = %self.pk, error = error.in_full(), "not written yet");
+                    tracing::warn!(pk = %self.pk, error = in_full(&error), "not written yet");
                     pauses = pauses.saturating_add(1);
                     self.store.pause_or_probe(self.clock.backoff(RETRY, pauses)).await;
                 }

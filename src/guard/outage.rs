@@ -11,6 +11,8 @@ use async_trait::async_trait;
 pub(crate) use absences::Absences;
 pub(crate) use circuit::{Circuit, Ends, LONGEST_WORD, Told};
 
+use crate::causes::in_full;
+
 use super::{
     Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver, Written,
 };
@@ -35,8 +37,8 @@ impl WatchedGuard {
             Ok(_) => self.circuit.succeeded(),
             Err(error) => match error.severity() {
                 Severity::ThisKey => {}
-                Severity::Unanswered => self.circuit.unanswered(&error.in_full()),
-                Severity::Outage => self.circuit.open(&error.in_full(), None),
+                Severity::Unanswered => self.circuit.unanswered(&in_full(error)),
+                Severity::Outage => self.circuit.open(&in_full(error), None),
             },
         }
         answer

@@ -15,6 +15,7 @@ use super::{
     outcome::later,
 };
 use crate::{
+    causes::in_full,
     clock::Millis,
     guard::{
         Claim, Claimed, Failure, Guard, GuardError, Owner, Pk, Record, Source, TakeOver, TakeOverKind,
@@ -90,7 +91,7 @@ fn no_verdict(jobs: &Jobs, delivery: &Delivery, pk: &Pk, error: &GuardError) -> 
     if jobs.store.is_open() {
         return Settlement::Outage;
     }
-    tracing::warn!(%pk, error = error.in_full(), "the guard gave no verdict; nothing is run");
+    tracing::warn!(%pk, error = in_full(error), "the guard gave no verdict; nothing is run");
     let until = jobs.clock.wall() + jobs.backoff(delivery.message.receive_count);
     later(delivery, until, Delayed::NoVerdict)
 }

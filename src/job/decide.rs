@@ -198,7 +198,7 @@ pub(super) fn next(ended: Ended, limits: Limits) -> Next {
     let failed = |failure: Failure, delay| {
         if exhausted { Next::Bury(failure) } else { Next::Retry { failure, delay } }
     };
-    let timed_out = || Failure::new("timed_out", "the handler ran past its time budget");
+    let timed_out = || Failure::new("timed_out", "the handler ran past its time budget (HANDLER_TIMEOUT)");
     match ended {
         Ended::Returned(Ok(())) => Next::Confirm,
         Ended::Returned(Err(error)) => {

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Jobs, decide::Next};
 use crate::{
+    causes::in_full,
     clock::Millis,
     guard::{
         Failure, GuardError, Record, Status,
@@ -90,7 +91,7 @@ pub(super) async fn give_back(claim: &ExecutionLease, again: Again, attempt: u32
 }
 
 fn unwritten(claim: &ExecutionLease, error: &GuardError) -> Settlement {
-    tracing::error!(pk = %claim.pk, error = error.in_full(), "what came of the run cannot be recorded; the next delivery finds its steps");
+    tracing::error!(pk = %claim.pk, error = in_full(error), "what came of the run cannot be recorded; the next delivery finds its steps");
     Settlement::Leave(Left::Unwritten)
 }
 

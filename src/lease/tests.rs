@@ -154,3 +154,11 @@ async fn l7_no_storm_of_beats_just_below_the_cap_and_none_that_believes_in_fract
     keep(&lease, None, beat, pin!(sleep(Duration::from_secs(120)))).await;
     assert_eq!(beats.get(), 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn l4_failing_beats_are_told_once_until_one_succeeds() {
+    let (lease, _) = lease();
+    assert_eq!([lease.fails(), lease.fails(), lease.fails()], [true, false, false]);
+    lease.renewed(lease.clock.now(), LENGTH);
+    assert_eq!([lease.fails(), lease.fails()], [true, false]);
+}

@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     aws::{self, Aws},
+    causes::in_full,
     clock::Clock,
-    config::{Config, DeadLetter, GuardMode, Problem, QueueConfig, Start},
+    config::{Config, DeadLetter, DurationText, GuardMode, Problem, QueueConfig, Start},
     guard::{GuardError, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
     queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts},
@@ -38,8 +39,8 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
     let clock = worker.clock.clone().unwrap_or_else(Clock::system);
     let adapters = match (worker.adapters, worker.aws) {
         (Some(adapters), _) => adapters,
-        (None, Some(sdk)) => adapters(&Aws::new(&sdk), &config),
-        (None, None) => adapters(&Aws::new(&aws::load().await), &config),
+        (None, Some(sdk)) => adapters(&sdk, &config)?,
+        (None, None) => adapters(&aws::load().await, &config)?,
     };
     let until = Instant::now() + config.start_timeout;
     let site = Site::new(config, handlers, adapters, clock, worker.board);
@@ -84,8 +85,14 @@ pub(super) async fn come_late(site: &Site, missing: &mut Vec<String>) -> Vec<Arc
     }
 }
 
-fn adapters(aws: &Aws, config: &Config) -> Adapters {
-    (Arc::new(aws.sqs()), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone())))
+/// AWS's. What can be seen to be wrong with its settings is not found out by waiting for an answer.
+fn adapters(sdk: &aws_config::SdkConfig, config: &Config) -> Result<Adapters, WorkerError> {
+    let problems = aws::problems(sdk);
+    if !problems.is_empty() {
+        return Err(WorkerError::Configuration(problems));
+    }
+    let aws = Aws::new(sdk);
+    Ok((Arc::new(aws.sqs()), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone()))))
 }
 
 /// What can be said without asking AWS: settings, handlers, keys.
@@ -120,20 +127,21 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
     let variable = crate::config::variable(name, "KEY");
     match handler {
         None => Some(Problem::new(
-            format!("the queue {name:?} has no handler"),
-            format!(
-                ".queue({name:?}, ..) in code; for `leasehold run`, {}=exec:./handle-{name}",
-                crate::config::variable(name, "HANDLER")
-            ),
+            format!("the queue {name:?} has no handler: a URL or a program, or in code .queue({name:?}, ..)"),
+            format!("{}=exec:./handle-{name}", crate::config::variable(name, "HANDLER")),
         )),
         Some(handler) if handler.has_key() && queue.key.is_some() => Some(Problem::new(
             format!("the key of {name:?} is set in code and by a variable"),
-            format!("unset {variable}, or LEASEHOLD_KEY where that is the one, and set it for the other queues"),
+            format!("unset {variable} LEASEHOLD_KEY"),
         )),
         Some(handler) if !handler.has_key() && queue.key.is_none() && queue.guard == GuardMode::Claim => {
             Some(Problem::new(
-                format!("the queue {name:?} has no idempotency key"),
-                format!("{variable}=/order_id, or .key(|payload| ..) in code, or GUARD=none for an idempotent handler"),
+                format!(
+                    "the queue {name:?} has no idempotency key: what names its work in the body, or in code \
+                     .key(|payload| ..); a handler that is idempotent by nature can have {}=none",
+                    crate::config::variable(name, "GUARD")
+                ),
+                format!("{variable}=/order_id"),
             ))
         }
         Some(_) => None,
@@ -187,7 +195,7 @@ async fn look(site: &Site, names: &[String]) -> Looked {
             Ok(Some(seen)) if is_good => drop(looked.good.insert(name.clone(), seen)),
             Ok(_) => {}
             Err(error) => {
-                let what = format!("the queue {name:?} ({}): {}", queue.address, with_causes(&error));
+                let what = format!("the queue {name:?} ({}): {}", queue.address, in_full(&error));
                 looked.away.push((Some(name.clone()), what));
             }
         }
@@ -207,22 +215,18 @@ async fn look_at_table(site: &Site, looked: &mut Looked) {
             looked.wrong.extend(problems.into_iter().map(|problem| (None, problem)));
         }
         Err(GuardError::Missing) => {
-            let mend = "create it from infra/queue.yaml, or name another: LEASEHOLD_TABLE=..";
-            looked.wrong.push((None, Problem::new(format!("there is no table {table:?}"), mend)));
+            let what =
+                format!("there is no table {table:?}: LEASEHOLD_TABLE names another, infra/queue.yaml makes one");
+            looked.wrong.push((None, Problem::new(what, crate::guard::admin::creation(table))));
         }
         Err(error @ GuardError::Denied(_)) => {
-            tracing::warn!("could not look at the table {table:?}: {}", with_causes(&error));
+            tracing::warn!("could not look at the table {table:?}: {}", in_full(&error));
         }
-        Err(error) => looked.away.push((None, format!("the table {table:?}: {}", with_causes(&error)))),
+        Err(error) => looked.away.push((None, format!("the table {table:?}: {}", in_full(&error)))),
     }
     if (looked.wrong.len(), looked.away.len()) != before {
         looked.good.retain(|name, _| site.config.queues.get(name).is_some_and(|queue| queue.guard == GuardMode::None));
     }
-}
-
-pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Looks at one queue: `None` if something is wrong with it, an error if it could not be reached.
@@ -244,7 +248,7 @@ async fn look_at_queue(
                 queue = name,
                 "could not look at the queue: {}; whether it is FIFO is taken from its name, and its redrive policy is \
                  taken to be none",
-                with_causes(&error)
+                in_full(&error)
             );
             None
         }
@@ -254,11 +258,12 @@ async fn look_at_queue(
     if let Some(facts) = facts.as_ref().filter(|facts| remembers && facts.retention > config.done_ttl) {
         problems.push(Problem::new(
             format!(
-                "\"done\" is remembered for {:?}, but the queue {name:?} keeps messages for {:?}: a late duplicate would \
+                "\"done\" is remembered for {}, but the queue {name:?} keeps messages for {}: a late duplicate would \
                  run again",
-                config.done_ttl, facts.retention
+                DurationText(config.done_ttl),
+                DurationText(facts.retention)
             ),
-            format!("{}={}s", variable("DONE_TTL"), facts.retention.as_secs()),
+            format!("{}={}", variable("DONE_TTL"), DurationText(facts.retention)),
         ));
     }
     let policy = facts.as_ref().and_then(|facts| facts.redrive.as_ref());
@@ -278,8 +283,11 @@ async fn look_at_queue(
         (DeadLetter::RedrivePolicy, Some(policy)) => QueueAddress::Arn(policy.dead_letter_arn.clone()),
         (DeadLetter::RedrivePolicy, None) => {
             problems.push(Problem::new(
-                format!("the queue {name:?} has no dead-letter queue: nobody would see what fails for good"),
-                format!("{}=<a queue's name or URL>, or keep, or drop", variable("DEAD_LETTER")),
+                format!(
+                    "the queue {name:?} has no dead-letter queue: nobody would see what fails for good. It is one that \
+                     exists, by name or URL; `keep` and `drop` do without"
+                ),
+                format!("{}={}", variable("DEAD_LETTER"), dead_letter_name(&config.address)),
             ));
             return Ok(None);
         }
@@ -291,6 +299,15 @@ async fn look_at_queue(
             Ok(Some(Seen { queue, facts, dead_letters }))
         }
         Err(error) => wrong_address(error, &target, &variable("DEAD_LETTER"), problems),
+    }
+}
+
+/// What a queue's dead-letter queue is called, most often.
+fn dead_letter_name(address: &QueueAddress) -> String {
+    let name = address.queue_name();
+    match name.strip_suffix(".fifo") {
+        Some(stem) => format!("{stem}-dlq.fifo"),
+        None => format!("{name}-dlq"),
     }
 }
 
@@ -309,7 +326,7 @@ fn wrong_address<T>(
             Problem::new(format!("there is no queue {address}"), format!("{variable}=<the queue's URL>"))
         }
         error => Problem::new(
-            format!("the queue {address} cannot be used: {}", with_causes(&error)),
+            format!("the queue {address} cannot be used: {}", in_full(&error)),
             format!("check the credentials' policy and region, or {variable}=<another queue>"),
         ),
     });

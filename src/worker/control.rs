@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::{
+    causes::in_full,
     clock::Millis,
     guard::{Control, ControlKey, Guard, GuardError, Paused},
 };
@@ -93,7 +94,11 @@ impl Word {
         if !heard.told {
             heard.told = true;
             let needs = if matches!(error, GuardError::Denied(_)) { "; it needs dynamodb:GetItem" } else { "" };
-            tracing::warn!(queue, %error, "`leasehold pause` and `resume` are not heard at the moment{needs}");
+            tracing::warn!(
+                queue,
+                error = in_full(error),
+                "`leasehold pause` and `resume` are not heard at the moment{needs}"
+            );
         }
     }
 }

@@ -23,7 +23,9 @@ pub(super) async fn open(worker: &Worker) -> Result<Endpoint, WorkerError> {
     match (config.http_addr, worker.health_at) {
         (Some(HttpAddr::At(address)), _) => told_at(worker, address).await.map_err(|error| {
             let what = format!("LEASEHOLD_HTTP_ADDR is {address}, where health cannot be told: {error}");
-            WorkerError::Configuration(vec![Problem::new(what, "LEASEHOLD_HTTP_ADDR=off, or another address")])
+            let mut problems = worker.problems();
+            problems.push(Problem::new(what, "LEASEHOLD_HTTP_ADDR=off"));
+            WorkerError::Configuration(problems)
         }),
         (None, Some(proposed)) => Ok(proposed_at(worker, proposed).await),
         (Some(HttpAddr::Off), _) | (None, None) => Ok(pending().boxed()),

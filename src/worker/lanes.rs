@@ -13,13 +13,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    causes::in_full,
     clock::Millis,
     config::{OutagePolicy, explain::longest_wait},
     guard::outage::Circuit,
     job::{Jobs, Slot, Slots, job},
     lease::{Beat, Tick, keep},
     message::Delivery,
-    queue::{Queue, QueueError},
+    queue::QueueError,
     settle::{self, Delayed, Deleted, Desk, Left, Settled, Settlement, settle},
 };
 
@@ -96,7 +97,7 @@ pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, sl
             hall.settle(head, settlement).await
         });
         let deleted = deliveries.iter().fold(work, |work, follower| {
-            Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&*hall.desk.queue, follower, reach), work))
+            Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&hall, follower, reach), work))
         });
         if !deleted.await {
             break;
@@ -119,7 +120,7 @@ impl Hall {
             }
             settlement
         };
-        keep(&delivery.lease, Some(self.tick), |reach| beat(&*self.desk.queue, delivery, reach), pin!(work)).await
+        keep(&delivery.lease, Some(self.tick), |reach| beat(self, delivery, reach), pin!(work)).await
     }
 
     async fn run_or_wait(&self, delivery: &Delivery, slot: &mut Option<Slot>) -> Settlement {
@@ -261,6 +262,9 @@ impl Hall {
                 }
             }
             Settled::Delayed { why, wait } => tracing::debug!(queue, message_id, ?why, ?wait, "comes again later"),
+            Settled::Left(why @ (Left::ClaimLost | Left::Unwritten)) => {
+                tracing::warn!(queue, message_id, ?why, "left to its visibility timeout");
+            }
             Settled::Left(why) => tracing::info!(queue, message_id, ?why, "left to its visibility timeout"),
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
@@ -320,22 +324,24 @@ impl Hall {
 }
 
 /// One beat of a delivery.
-async fn beat(queue: &dyn Queue, delivery: &Delivery, reach: Duration) -> Beat {
-    match queue.change_visibility(&delivery.handle, Duration::from_secs(reach.as_secs())).await {
-        Ok(()) => Beat::Renewed,
-        Err(QueueError::HandleLost | QueueError::Missing) => Beat::Lost,
-        Err(QueueError::TwelveHours) => Beat::Final,
-        Err(QueueError::Refused(text)) => {
-            tracing::error!(message_id = %delivery.message.id, text, "the visibility timeout cannot be extended");
-            Beat::Final
-        }
-        Err(error @ QueueError::Denied(_)) => {
-            tracing::error!(message_id = %delivery.message.id, %error, "the visibility timeout cannot be extended");
-            Beat::Transient
-        }
-        Err(error) => {
-            tracing::warn!(message_id = %delivery.message.id, %error, "the visibility timeout was not extended");
-            Beat::Transient
+async fn beat(hall: &Hall, delivery: &Delivery, reach: Duration) -> Beat {
+    let answer = hall.desk.queue.change_visibility(&delivery.handle, Duration::from_secs(reach.as_secs())).await;
+    let beat = match &answer {
+        Ok(()) => return Beat::Renewed,
+        Err(QueueError::HandleLost | QueueError::Missing) => return Beat::Lost,
+        Err(QueueError::TwelveHours) => return Beat::Final,
+        Err(QueueError::Refused(_)) => Beat::Final,
+        Err(_) => Beat::Transient,
+    };
+    if let Some(error) = answer.err().filter(|_| delivery.lease.fails()) {
+        let (queue, message_id, left) = (&*hall.jobs.name, &delivery.message.id, delivery.lease.left());
+        let denied = matches!(error, QueueError::Denied(_) | QueueError::Refused(_));
+        let error = in_full(&error);
+        if denied {
+            tracing::error!(queue, message_id, error, ?left, "the visibility timeout cannot be extended");
+        } else {
+            tracing::warn!(queue, message_id, error, ?left, "the visibility timeout was not extended; tried on");
         }
     }
+    beat
 }

@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use crate::{
+    causes::in_full,
     clock::{Millis, Moment},
     guard::outage::Circuit,
     job::Slot,
@@ -20,7 +21,7 @@ use crate::{
     queue::{LONGEST_VISIBILITY, Receive, Received},
 };
 
-use super::{check::with_causes, lanes::Hall, pace::Booking, pulse::Pulse};
+use super::{lanes::Hall, pace::Booking, pulse::Pulse};
 
 /// What a poller tells who owns it.
 #[derive(Debug)]
@@ -136,7 +137,7 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
             Err(_) if poller == Poller::Extra => return,
             Err(error) => {
                 drop(slots);
-                let error = with_causes(&error);
+                let error = in_full(&error);
                 out.failed(error.clone());
                 if is_late {
                     tracing::warn!(queue = &*hall.jobs.name, error, "the poll failed; another has taken its place");

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use tokio::{task::JoinSet, time::sleep};
 
+use crate::causes::in_full;
+
 use super::{control, lanes::Hall, site::Site};
 
 /// Tends the circuit of the guard's store.
 pub(super) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {
     let (guard, store) = (Arc::clone(&site.guard), Arc::clone(&site.store));
     tending.spawn(async move {
-        store.tend(true, || async { guard.probe().await.map_err(|error| error.to_string()) }).await;
+        store.tend(true, || async { guard.probe().await.map_err(|error| in_full(&error)) }).await;
     });
 }
 

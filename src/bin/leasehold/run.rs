@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use leasehold::{Worker, WorkerError, aws, config::HttpAddr, shutdown_signal};
+use leasehold::{Worker, config::HttpAddr, shutdown_signal};
 
 use crate::{handlers::with_handlers, log};
 
@@ -32,16 +32,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(config) = worker.config() {
         log::start(&config.log, config.log_format)?;
     }
-    let mut worker = with_handlers(worker)?.health_at(HttpAddr::DEFAULT);
-    // What is wrong with settings is told first, as `config` tells it: it needs no look at profiles and roles.
-    if worker.problems().is_empty() {
-        let sdk = aws::load().await;
-        let problems = aws::problems(&sdk);
-        if !problems.is_empty() {
-            return Err(WorkerError::Configuration(problems).into());
-        }
-        worker = worker.aws(&sdk);
-    }
-    worker.run(shutdown).await?;
+    with_handlers(worker)?.health_at(HttpAddr::DEFAULT).run(shutdown).await?;
     Ok(ExitCode::SUCCESS)
 }
