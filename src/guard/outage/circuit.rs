@@ -115,8 +115,16 @@ impl Circuit {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state());
-        self.changed.notify_waiters();
+        let mut state = self.state();
+        let before = state.phase;
+        change(&mut state);
+        // Phases are waited for, and while it catches up, that all is written. Each success of work comes through here, and
+        // must not wake those who wait for an outage.
+        let is_news = state.phase != before || state.phase == Phase::CatchingUp;
+        drop(state);
+        if is_news {
+            self.changed.notify_waiters();
+        }
     }
 
     /// Waits for a state. Cancel safe.
