@@ -44,7 +44,7 @@ impl Millis {
 impl Add<Duration> for Millis {
     type Output = Self;
     fn add(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(millis(by)))
     }
 }
 
@@ -66,6 +66,16 @@ impl Seconds {
     pub fn is_past(self, now: Millis) -> bool {
         self.0.saturating_mul(1000) <= now.0
     }
+}
+
+/// In whole milliseconds, as records and reports have it.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// In whole seconds, as SQS has it, and no shorter.
+pub(crate) fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
 /// One moment, read on both clocks.
@@ -153,7 +163,7 @@ impl Clock {
     /// A random part of `most`, for jitter: from zero up to it, in whole milliseconds.
     #[must_use]
     pub fn part_of(&self, most: Duration) -> Duration {
-        let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        let most = millis(most);
         Duration::from_millis(self.with_chance(|chance| chance.u64(0..=most)))
     }
 

@@ -98,6 +98,15 @@ impl fmt::Display for QueueAddress {
     }
 }
 
+/// What a queue's dead-letter queue is called, most often: `payments-dlq`, `payments-dlq.fifo`.
+#[must_use]
+pub fn usual_dead_letter_name(queue: &str) -> String {
+    match queue.strip_suffix(".fifo") {
+        Some(stem) => format!("{stem}-dlq.fifo"),
+        None => format!("{queue}-dlq"),
+    }
+}
+
 /// One long poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receive {

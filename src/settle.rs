@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     causes::in_full,
-    clock::{Clock, Millis},
+    clock::{Clock, Millis, whole_seconds},
     guard::Guard,
     message::Delivery,
     queue::{Queue, QueueError},
@@ -163,6 +163,7 @@ async fn delay(desk: &Desk, delivery: &Delivery, until: Millis, why: Delayed) ->
     if delivery.lease.is_over() {
         return Settled::Left(Left::LeaseOver);
     }
+    // Rounded up, so that nothing comes back too early.
     let wait = whole_seconds(until.since(desk.clock.wall())).min(delivery.lease.farthest());
     match desk.queue.change_visibility(&delivery.handle, wait).await {
         Ok(()) => Settled::Delayed { why, wait },
@@ -171,11 +172,6 @@ async fn delay(desk: &Desk, delivery: &Delivery, until: Millis, why: Delayed) ->
             Settled::Left(Left::LeaseOver)
         }
     }
-}
-
-/// SQS counts visibility in whole seconds; rounded up, so that nothing comes back too early.
-fn whole_seconds(wait: Duration) -> Duration {
-    Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
 }
 
 /// Sends the copy of a message that has failed for good, marks its record, and says how to settle the original. The

@@ -15,6 +15,7 @@ use tokio::{net::TcpStream, time::timeout};
 use url::{Host, Url};
 
 use crate::{
+    causes::in_full,
     clock::Clock,
     config::{HandlerHeader, PermanentStatus, ValueError, http::handler_url},
     message::Message,
@@ -256,13 +257,5 @@ async fn beginning(mut response: Response, cancelled: &Cancelled) -> Vec<u8> {
 
 /// What went wrong, with its causes, and without the URL.
 fn told(error: &reqwest::Error) -> String {
-    let (mut text, mut cause) = (String::new(), error.source());
-    while let Some(error) = cause {
-        if !text.is_empty() {
-            text.push_str(": ");
-        }
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    if text.is_empty() { "the request cannot be made".to_owned() } else { text }
+    error.source().map_or_else(|| "the request cannot be made".to_owned(), in_full)
 }

@@ -15,6 +15,8 @@ use std::{
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
+use crate::clock::{millis, whole_seconds};
+
 /// The visibility timeout in force of one queue.
 #[derive(Debug)]
 pub(crate) struct Visibility {
@@ -148,14 +150,6 @@ impl Times {
 fn histogram() -> Histogram<u64> {
     // Two digits: a hundredth more or less is no other timeout. The bounds are constants that it takes.
     Histogram::new_with_bounds(1, LONGEST, 2).unwrap_or_else(|_| unreachable!("bounds that a histogram takes"))
-}
-
-fn whole_seconds(time: Duration) -> Duration {
-    Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

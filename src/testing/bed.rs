@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::{
     clock::Clock,
     guard::{Guard, memory::MemoryGuard},
-    queue::{Outgoing, memory::MemoryQueue},
+    queue::{Outgoing, memory::MemoryQueue, usual_dead_letter_name},
     settle::dead_letter::Note,
     shutdown::Shutdown,
     worker::Worker,
@@ -88,10 +88,7 @@ impl TestBed {
     /// The name of a queue's dead-letter queue here.
     #[must_use]
     pub fn dead_letter_name(queue: &str) -> String {
-        match queue.strip_suffix(".fifo") {
-            Some(name) => format!("{name}-dlq.fifo"),
-            None => format!("{queue}-dlq"),
-        }
+        usual_dead_letter_name(queue)
     }
 
     /// One of the queues.

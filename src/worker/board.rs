@@ -6,10 +6,10 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use crate::{
+    clock::millis,
     config::OutagePolicy,
     guard::outage::{Circuit, Told},
     status::{Pause, Phase, QueueStatus, Status},
@@ -98,10 +98,6 @@ fn told(hall: &Hall, state: fn(&Circuit) -> bool) -> impl Iterator<Item = Pause>
 fn failing(hall: &Hall) -> Option<Pause> {
     let ends = format!("asked again by itself, at least every {} s", RETRY.1.as_secs());
     Some(Pause { what: format!("receiving from {}", hall.jobs.name), cause: hall.polls.failure()?, ends })
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn pause(Told { what, cause, ends }: Told) -> Pause {

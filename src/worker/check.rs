@@ -14,7 +14,7 @@ use crate::{
     config::{Config, DeadLetter, DurationText, GuardMode, Problem, QueueConfig, Start},
     guard::{GuardError, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
-    queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts},
+    queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts, usual_dead_letter_name},
     settle::dead_letter::{DeadLetters, Target},
 };
 
@@ -287,7 +287,7 @@ async fn look_at_queue(
                     "the queue {name:?} has no dead-letter queue: nobody would see what fails for good. It is one that \
                      exists, by name or URL; `keep` and `drop` do without"
                 ),
-                format!("{}={}", variable("DEAD_LETTER"), dead_letter_name(&config.address)),
+                format!("{}={}", variable("DEAD_LETTER"), usual_dead_letter_name(config.address.queue_name())),
             ));
             return Ok(None);
         }
@@ -299,15 +299,6 @@ async fn look_at_queue(
             Ok(Some(Seen { queue, facts, dead_letters }))
         }
         Err(error) => wrong_address(error, &target, &variable("DEAD_LETTER"), problems),
-    }
-}
-
-/// What a queue's dead-letter queue is called, most often.
-fn dead_letter_name(address: &QueueAddress) -> String {
-    let name = address.queue_name();
-    match name.strip_suffix(".fifo") {
-        Some(stem) => format!("{stem}-dlq.fifo"),
-        None => format!("{name}-dlq"),
     }
 }
 

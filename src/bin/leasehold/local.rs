@@ -22,18 +22,7 @@ pub(crate) fn is_here(endpoint: &Url) -> bool {
 
 /// A queue by its name alone.
 pub(crate) fn address(address: &QueueAddress) -> QueueAddress {
-    QueueAddress::Name(queue_name(address).to_owned())
-}
-
-/// A queue's name, from whatever names it.
-pub(crate) fn queue_name(address: &QueueAddress) -> &str {
-    let (QueueAddress::Name(text) | QueueAddress::Url(text) | QueueAddress::Arn(text)) = address;
-    last(text)
-}
-
-/// What stands after the last slash or colon: all of a plain name.
-pub(crate) fn last(text: &str) -> &str {
-    text.rsplit(['/', ':']).next().unwrap_or(text)
+    QueueAddress::Name(address.queue_name().to_owned())
 }
 
 #[cfg(test)]
@@ -47,9 +36,9 @@ mod tests {
             "https://sqs.eu-central-1.amazonaws.com/123456789012/payments.fifo",
             "arn:aws:sqs:eu-central-1:123456789012:payments.fifo",
         ] {
-            assert_eq!(queue_name(&text.parse().expect("an address")), "payments.fifo");
+            let there: QueueAddress = text.parse().expect("an address");
+            assert_eq!(address(&there), QueueAddress::Name("payments.fifo".into()));
         }
-        assert_eq!(last("arn:aws:dynamodb:eu-central-1:123456789012:table/leasehold"), "leasehold");
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn not_usable(error: &QueueError, address: &QueueAddress, args: &Args) -> Ended 
             return Ended { code: exit::UNAVAILABLE, told };
         }
         QueueError::Missing if is_here => {
-            let name = local::queue_name(address);
+            let name = address.queue_name();
             (format!("there is no queue {name}{place}"), format!("leasehold dev {name}"))
         }
         QueueError::Missing => (

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use leasehold::{
     Config, Problem,
     config::{DeadLetter, GuardMode, variable},
+    queue::usual_dead_letter_name,
 };
 
 use super::Args;
@@ -79,12 +80,12 @@ impl Settings {
     pub(super) fn queues(&self) -> Vec<(String, Option<String>)> {
         let mut queues = BTreeMap::new();
         for queue in self.config.queues.values() {
-            let name = local::queue_name(&queue.address);
-            let dead = (queue.dead_letter == DeadLetter::RedrivePolicy).then(|| dead_letters_of(name));
+            let name = queue.address.queue_name();
+            let dead = (queue.dead_letter == DeadLetter::RedrivePolicy).then(|| usual_dead_letter_name(name));
             queues.insert(name.to_owned(), dead);
         }
         let targets = self.config.queues.values().filter_map(|queue| match &queue.dead_letter {
-            DeadLetter::Queue(address) => Some(local::queue_name(address).to_owned()),
+            DeadLetter::Queue(address) => Some(address.queue_name().to_owned()),
             _ => None,
         });
         for dead in queues.values().flatten().cloned().chain(targets).collect::<Vec<_>>() {
@@ -145,7 +146,7 @@ fn as_typed(mut problem: Problem, args: &Args) -> Problem {
 }
 
 fn to_this_machine(config: &mut Config) {
-    config.table = local::last(&config.table).to_owned();
+    config.table = table_name(&config.table).to_owned();
     for queue in config.queues.values_mut() {
         queue.address = local::address(&queue.address);
         if let DeadLetter::Queue(address) = &queue.dead_letter {
@@ -167,17 +168,20 @@ fn keyless(config: &Config) -> impl Iterator<Item = Problem> {
     })
 }
 
-/// The name of a queue's dead-letter queue.
-pub(super) fn dead_letters_of(name: &str) -> String {
-    match name.strip_suffix(".fifo") {
-        Some(stem) => format!("{stem}-dlq.fifo"),
-        None => format!("{name}-dlq"),
-    }
+/// A table's name: of an ARN what stands last, and all of a plain name.
+fn table_name(table: &str) -> &str {
+    table.rsplit('/').next().unwrap_or(table)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_has_one_name_here_however_it_is_named_there() {
+        assert_eq!(table_name("arn:aws:dynamodb:eu-central-1:123456789012:table/leasehold"), "leasehold");
+        assert_eq!(table_name("leasehold"), "leasehold");
+    }
 
     fn args(queue: Option<&str>, key: Option<&str>, handler: Option<&str>) -> Args {
         let owned = |text: Option<&str>| text.map(str::to_owned);

@@ -10,11 +10,11 @@ use std::{
 use leasehold::{
     Config,
     config::{DeadLetter, KeySource, LogFormat, QueueConfig},
+    queue::usual_dead_letter_name,
 };
 use serde_json::{Map, Value};
 
 use super::Settings;
-use crate::local;
 
 /// Tells on standard output; where that is for JSON objects, on standard error.
 pub(super) fn tell(settings: &Settings, endpoint: &str) -> io::Result<()> {
@@ -67,7 +67,7 @@ fn line(text: &mut String, name: &str, what: &str) {
 }
 
 fn about(name: &str, queue: &QueueConfig) -> String {
-    let real = local::queue_name(&queue.address);
+    let real = queue.address.queue_name();
     let mut text = if real == name { name.to_owned() } else { format!("{name} ({real})") };
     if let Some(handler) = &queue.handler {
         let _ = write!(text, ", handled by {handler}");
@@ -83,7 +83,7 @@ fn about(name: &str, queue: &QueueConfig) -> String {
     }
     match &queue.dead_letter {
         DeadLetter::RedrivePolicy => {
-            let _ = write!(text, ", dead letters in {}", super::settings::dead_letters_of(real));
+            let _ = write!(text, ", dead letters in {}", usual_dead_letter_name(real));
         }
         DeadLetter::Queue(address) => {
             let _ = write!(text, ", dead letters in {address}");
@@ -101,7 +101,7 @@ fn with_a_handler(config: &Config) -> String {
 }
 
 fn our_send(queue: &QueueConfig, endpoint: &str, program: &str) -> String {
-    let name = local::queue_name(&queue.address);
+    let name = queue.address.queue_name();
     let body = shell_words::quote(&example(queue)).into_owned();
     let mut text = format!("{} send --endpoint-url {endpoint} {name} {body}", shell_words::quote(program));
     if name.ends_with(".fifo") {
@@ -118,7 +118,7 @@ fn our_send(queue: &QueueConfig, endpoint: &str, program: &str) -> String {
 }
 
 fn aws_send(queue: &QueueConfig, endpoint: &str) -> String {
-    let name = local::queue_name(&queue.address);
+    let name = queue.address.queue_name();
     let body = shell_words::quote(&example(queue)).into_owned();
     let mut text = format!(
         "aws --endpoint-url {endpoint} sqs send-message --queue-url {endpoint}/000000000000/{name} --message-body {body}"
