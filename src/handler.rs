@@ -194,7 +194,7 @@ pub(crate) trait ErasedHandler: Send + Sync {
     fn has_key(&self) -> bool;
     fn is_blocking(&self) -> bool;
     fn probe(&self) -> BoxFuture<'_, HandlerResult>;
-    fn decode(self: Arc<Self>, message: &Message) -> Result<Arc<dyn Work>, DecodeError>;
+    fn decode(self: Arc<Self>, message: &Arc<Message>) -> Result<Arc<dyn Work>, DecodeError>;
 }
 
 /// One decoded message with its handler. Decoded once; the key is derived from it once (rule G10).
@@ -221,8 +221,8 @@ impl<H: Handler> ErasedHandler for H {
         self.traits().probe.map_or_else(|| ready(Ok(())).boxed(), Probe::probe)
     }
 
-    fn decode(self: Arc<Self>, message: &Message) -> Result<Arc<dyn Work>, DecodeError> {
-        let payload = H::Payload::decode(message)?;
+    fn decode(self: Arc<Self>, message: &Arc<Message>) -> Result<Arc<dyn Work>, DecodeError> {
+        let payload = H::Payload::decode_shared(message)?;
         Ok(Arc::new(Decoded { handler: self, payload }))
     }
 }

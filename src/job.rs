@@ -5,9 +5,7 @@
 //! has reported as still running.
 
 use std::{
-    any::Any,
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
@@ -20,12 +18,12 @@ use crate::{
     clock::{Clock, Millis},
     config::{OutagePolicy, QueueConfig},
     guard::{
-        Failure, Guard, Owner, Pk,
+        Guard, Owner, Pk,
         execution::ExecutionLease,
         outage::{Absences, Circuit},
     },
     handler::{Cancelled, ErasedHandler, JobContext, Work, context::Elsewhere, steps::Steps},
-    key::{self, KeyHash},
+    key::KeyHash,
     lease::{Visibility, keep},
     message::{Delivery, Message},
     settle::{Deleted, Held, Settlement},
@@ -33,10 +31,12 @@ use crate::{
 
 use claim::{claim, record_afterwards};
 use decide::{Ended, Limits, Next};
+use open::{Opened, identify, open};
 use outcome::{bury, confirm, give_back};
 
 mod claim;
 pub(crate) mod decide;
+mod open;
 mod outcome;
 mod run;
 mod slot;
@@ -73,23 +73,17 @@ pub(crate) struct Jobs {
     pub(crate) halt: CancellationToken,
 }
 
-/// What one message is about. Derived once, from the bytes received (rule G10).
-struct Identity {
-    pk: Option<Pk>,
-    fingerprint: Option<String>,
-}
-
 /// Takes one delivery from its body to a settlement.
 ///
 /// # Cancel safety
 /// Dropped, it is a crash: the claim lapses, and what was not recorded may run again.
 pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settlement {
     let message = &delivery.message;
-    let work = match decode(jobs, message) {
-        Ok(work) => work,
+    let opened = match open(jobs, message) {
+        Ok(opened) => opened,
         Err(failure) => return jobs.unrecorded(message, failure),
     };
-    let identity = match identify(jobs, &*work, message) {
+    let identity = match identify(jobs, &opened) {
         Ok(identity) => identity,
         Err(failure) => return jobs.unrecorded(message, failure),
     };
@@ -99,16 +93,16 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         return Settlement::Held { until: jobs.clock.wall() + jobs.visibility.in_force(), why: Held::Stuck };
     }
     let (Some(guard), Some(pk)) = (&jobs.guard, &identity.pk) else {
-        return unguarded(jobs, delivery, slot, work, identity.pk.as_ref()).await;
+        return unguarded(jobs, delivery, slot, opened, identity.pk.as_ref()).await;
     };
     match claim(jobs, guard, pk, &identity, delivery).await {
         Ok(claim) => {
             let claim = Arc::new(claim);
             let renew = |length| claim.renew(length);
-            keep(&claim.lease, None, renew, pin!(guarded(jobs, delivery, slot, work, &claim))).await
+            keep(&claim.lease, None, renew, pin!(guarded(jobs, delivery, slot, opened, &claim))).await
         }
         Err(Settlement::Outage) if jobs.config.guard_outage == OutagePolicy::Open => {
-            let settlement = unguarded(jobs, delivery, slot, work, Some(pk)).await;
+            let settlement = unguarded(jobs, delivery, slot, opened, Some(pk)).await;
             if matches!(settlement, Settlement::Delete(Deleted::Done)) {
                 record_afterwards(jobs, guard, pk, &identity, delivery).await;
             }
@@ -116,42 +110,6 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         }
         Err(settlement) => settlement,
     }
-}
-
-/// Users' code runs here (a codec, a key function), so a panic is caught: it is the message's failure, not ours.
-fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| format!("panicked: {}", panic_text(&*panic)))
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
-}
-
-fn decode(jobs: &Jobs, message: &Message) -> Result<Arc<dyn Work>, Failure> {
-    let malformed = |text: String| Failure::new("malformed", text);
-    caught(|| Arc::clone(&jobs.handler).decode(message).map_err(|error| malformed(error.to_string())))
-        .unwrap_or_else(|panic| Err(malformed(format!("decoding {panic}"))))
-}
-
-fn identify(jobs: &Jobs, work: &dyn Work, message: &Message) -> Result<Identity, Failure> {
-    let no_key = |text: String| Failure::new("no_key", text);
-    // Only a record compares it, and a large body takes a while to hash.
-    let fingerprint = jobs.guard.as_ref().and_then(|_| jobs.config.fingerprint.of(message));
-    // Message and deduplication ids do not survive the DLQ: what the failure noted is the key it was claimed under.
-    let noted = message.dead_letter.as_ref().and_then(|note| note.pk.clone()).map(Pk);
-    if let Some(pk) = noted.filter(|pk| key::belongs(pk, jobs.namespace.as_deref(), &jobs.config.operation)) {
-        return Ok(Identity { pk: Some(pk), fingerprint });
-    }
-    let key = match (caught(|| work.key()), &jobs.config.key) {
-        (Err(panic), _) => return Err(no_key(format!("the key function {panic}"))),
-        (Ok(Some(key)), _) => key,
-        (Ok(None), Some(source)) => source.derive(message).map_err(|error| no_key(error.to_string()))?,
-        (Ok(None), None) => return Ok(Identity { pk: None, fingerprint }),
-    };
-    let pk = key::pk(jobs.namespace.as_deref(), &jobs.config.operation, &key, jobs.key_hash)
-        .ok_or_else(|| no_key("the message has no key: the key function returned nothing, or an empty text".into()))?;
-    Ok(Identity { pk: Some(pk), fingerprint })
 }
 
 /// What a run goes by in this process. Without a key it is the message.
@@ -164,14 +122,14 @@ async fn guarded(
     jobs: &Jobs,
     delivery: &Delivery,
     slot: &Slot,
-    work: Arc<dyn Work>,
+    Opened { message, work }: Opened,
     claim: &Arc<ExecutionLease>,
 ) -> Settlement {
     if let Some(failure) = decide::spent(&claim.claimed, jobs.config.max_attempts, jobs.config.max_takeovers) {
         return bury(jobs, delivery, claim, failure, claim.claimed.failures).await;
     }
     let attempt = claim.claimed.failures + 1;
-    let cx = jobs.context(delivery, Some(&claim.pk), claim.fence.0, attempt, {
+    let cx = jobs.context(message, Some(&claim.pk), claim.fence.0, attempt, {
         Steps::recorded(Arc::clone(claim), jobs.clock.clone())
     });
     let bounds = run::Bounds { lease: &claim.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
@@ -197,7 +155,13 @@ async fn guarded(
 
 /// Runs without a claim: the queue has no guard, or its store is away and the policy is `open`. The delivery's lease
 /// decides (rule L2), and deliveries count as attempts.
-async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn Work>, pk: Option<&Pk>) -> Settlement {
+async fn unguarded(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    slot: &Slot,
+    Opened { message, work }: Opened,
+    pk: Option<&Pk>,
+) -> Settlement {
     let attempt = delivery.message.receive_count;
     let steps = match (&jobs.guard, pk) {
         (Some(_), Some(pk)) => {
@@ -206,7 +170,7 @@ async fn unguarded(jobs: &Jobs, delivery: &Delivery, slot: &Slot, work: Arc<dyn 
         }
         _ => Steps::Refused,
     };
-    let cx = jobs.context(delivery, pk, 0, attempt, steps);
+    let cx = jobs.context(message, pk, 0, attempt, steps);
     let bounds = run::Bounds { lease: &delivery.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
     let (ended, task) = jobs.run(work, cx, bounds).await;
     let name = run_name(pk, &delivery.message);
@@ -236,11 +200,18 @@ impl Jobs {
         over
     }
 
-    fn context(&self, delivery: &Delivery, pk: Option<&Pk>, fence: u64, attempt: u32, steps: Steps) -> Arc<JobContext> {
+    fn context(
+        &self,
+        message: Arc<Message>,
+        pk: Option<&Pk>,
+        fence: u64,
+        attempt: u32,
+        steps: Steps,
+    ) -> Arc<JobContext> {
         let (deadline, _) = watch::channel(Instant::now() + self.config.handler_timeout);
         Arc::new(JobContext {
             queue: Arc::clone(&self.name),
-            message: Arc::clone(&delivery.message),
+            message,
             key: pk.map(|pk| pk.0.clone()),
             fence,
             attempt,

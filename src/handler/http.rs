@@ -3,8 +3,9 @@
 //! The body is the request's body, the facts are headers, and the reply is the verdict. Says when the work was handed over
 //! and not answered, for what an app has begun cannot be stopped from here (rule D2). Knows nothing of queues and guards.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use reqwest::{
     Client, Response,
@@ -164,9 +165,14 @@ impl HttpHandler {
         Self { permanent, ..self }
     }
 
-    async fn send(&self, message: &Message, cx: &JobContext) -> reqwest::Result<Response> {
+    async fn send(&self, message: &Arc<Message>, cx: &JobContext) -> reqwest::Result<Response> {
         let headers = request::headers(self.headers.clone(), message, cx, Clock::system().wall());
-        self.client.post(self.url.clone()).headers(headers).body(message.body.clone()).send().await
+        self.client
+            .post(self.url.clone())
+            .headers(headers)
+            .body(Bytes::from_owner(Shared(Arc::clone(message))))
+            .send()
+            .await
     }
 
     /// Nothing was sent.
@@ -179,6 +185,15 @@ impl HttpHandler {
         let mut url = self.url.clone();
         url.set_query(None);
         url.into()
+    }
+}
+
+/// A message's body as the body of a request, without a copy of it.
+struct Shared(Arc<Message>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.body.as_bytes()
     }
 }
 

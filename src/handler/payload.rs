@@ -2,7 +2,7 @@
 //!
 //! Pure: a codec sees one message and answers with a value or an error, which is always permanent (rule T4).
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
@@ -13,6 +13,12 @@ use crate::message::Message;
 pub trait Payload: Sized + Send + Sync + 'static {
     /// Decodes the message. An error dead-letters it with the reason `malformed`.
     fn decode(message: &Message) -> Result<Self, DecodeError>;
+
+    /// As [`decode`](Self::decode), for a payload that keeps the message and so shares it.
+    #[doc(hidden)]
+    fn decode_shared(message: &Arc<Message>) -> Result<Self, DecodeError> {
+        Self::decode(message)
+    }
 }
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Payload for T {
@@ -22,13 +28,17 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Payload for T {
 }
 
 /// The message as it came, for handlers that decode for themselves. Not `Deserialize`, on purpose: no body can be
-/// mistaken for it.
+/// mistaken for it. Shared with the worker, so that a body of a megabyte is in memory once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Raw(pub Message);
+pub struct Raw(pub Arc<Message>);
 
 impl Payload for Raw {
     fn decode(message: &Message) -> Result<Self, DecodeError> {
-        Ok(Self(message.clone()))
+        Ok(Self(Arc::new(message.clone())))
+    }
+
+    fn decode_shared(message: &Arc<Message>) -> Result<Self, DecodeError> {
+        Ok(Self(Arc::clone(message)))
     }
 }
 

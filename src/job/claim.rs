@@ -10,8 +10,9 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Identity, Jobs,
+    Jobs,
     decide::{self, Found, View},
+    open::Identity,
     outcome::later,
 };
 use crate::{

@@ -123,7 +123,7 @@ fn returned(ended: Result<HandlerResult, JoinError>, told: Option<CancelCause>, 
 
 fn panicked(error: JoinError) -> HandlerError {
     let text = match error.try_into_panic() {
-        Ok(panic) => format!("the handler panicked: {}", super::panic_text(&*panic)),
+        Ok(panic) => format!("the handler panicked: {}", super::open::panic_text(&*panic)),
         Err(_) => "the handler's task was aborted".to_owned(),
     };
     HandlerError::new(text).reason("panicked")

@@ -1,6 +1,6 @@
 //! Real programs. Whether all of a group is gone is seen at a pipe that its members hold open: it ends with the last.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc};
 
 use tempfile::TempDir;
 use tokio::{
@@ -30,7 +30,7 @@ fn shell(script: &str) -> ExecHandler {
 async fn run_shell(script: &str, body: impl Into<String>) -> HandlerResult {
     let message = message(body);
     let cx = JobContext::of(&message);
-    timeout(SOON, shell(script).handle(&Raw(message), &cx)).await.expect("ends soon")
+    timeout(SOON, shell(script).handle(&Raw(Arc::new(message)), &cx)).await.expect("ends soon")
 }
 
 /// A named pipe that programs hold open.
@@ -89,7 +89,7 @@ async fn body_and_facts_reach_the_program() {
     message.attributes.insert("order-id".to_owned(), Attribute::text("7"));
     let cx = JobContext::of(&message);
     let script = format!("{{ cat; echo; env | grep ^LEASEHOLD_ | sort; }} > {}", out.display());
-    assert!(shell(&script).handle(&Raw(message), &cx).await.is_ok());
+    assert!(shell(&script).handle(&Raw(Arc::new(message)), &cx).await.is_ok());
     let told = fs::read_to_string(out).expect("was written");
     let (deadline, told): (Vec<_>, Vec<_>) = told.lines().partition(|line| line.starts_with("LEASEHOLD_DEADLINE="));
     let expected = "{\"id\": 1}\nLEASEHOLD_ATTEMPT=3\nLEASEHOLD_ATTRIBUTE_ORDER_ID=7\nLEASEHOLD_FENCE=42\n\
@@ -149,7 +149,7 @@ async fn told_to_stop_a_program_gets_sigterm_and_what_it_then_says_counts() {
         cx.cancelled.cancel(CancelCause::Shutdown);
     };
     let handler = shell(&script);
-    let raw = Raw(message);
+    let raw = Raw(Arc::new(message));
     let (result, ()) = tokio::join!(timeout(SOON, handler.handle(&raw, &cx)), stop);
     assert!(result.expect("ends soon").is_ok());
     held.is_let_go().await;
@@ -171,7 +171,7 @@ async fn a_program_that_is_missing_is_not_there_until_it_appears() {
     let folder = TempDir::new().expect("a folder");
     let path: PathBuf = folder.path().join("handle");
     let handler = ExecHandler::new(path.display().to_string(), ["-x"]);
-    let (raw, cx) = (Raw(message("")), JobContext::of(&message("")));
+    let (raw, cx) = (Raw(Arc::new(message(""))), JobContext::of(&message("")));
     let is_away = async || {
         let error = handler.handle(&raw, &cx).await.expect_err("cannot be run");
         error.is_unavailable() && handler.probe().await.is_err_and(|error| error.is_unavailable())
@@ -212,5 +212,5 @@ async fn t4_a_senders_endless_attribute_name_does_not_keep_a_program_from_being_
     message.attributes.extend((0..200).map(|i| (format!("{i:0>250}"), Attribute::text("x".repeat(64 * 1024)))));
     let cx = JobContext::of(&message);
     let script = "test ${#LEASEHOLD_ATTRIBUTES_OMITTED} -gt 10000";
-    assert!(shell(script).handle(&Raw(message), &cx).await.is_ok());
+    assert!(shell(script).handle(&Raw(Arc::new(message)), &cx).await.is_ok());
 }

@@ -134,7 +134,7 @@ fn message(body: impl Into<String>) -> Message {
 /// One run: what came of it, and whether the work may still be under way.
 async fn run(handler: &HttpHandler, message: &Message) -> (HandlerResult, bool) {
     let cx = JobContext::of(message);
-    let result = timeout(SOON, handler.handle(&Raw(message.clone()), &cx)).await.expect("ends soon");
+    let result = timeout(SOON, handler.handle(&Raw(Arc::new(message.clone())), &cx)).await.expect("ends soon");
     (result, cx.elsewhere.may_run())
 }
 
@@ -239,7 +239,7 @@ async fn t4_hostile_keys_and_attributes_break_no_request_and_smuggle_no_header()
     add(&"n".repeat(200 * 1024), "");
     let mut cx = JobContext::of(&message);
     cx.key = Some("p#\"\\\r\nEvil: 1\0é%25".to_owned());
-    let handled = timeout(SOON, app.handler().handle(&Raw(message.clone()), &cx)).await.expect("ends soon");
+    let handled = timeout(SOON, app.handler().handle(&Raw(Arc::new(message.clone())), &cx)).await.expect("ends soon");
     assert!(handled.is_ok());
     let (head, body) = app.request().await;
     assert_eq!(body.len(), 1024 * 1024);
@@ -266,7 +266,7 @@ async fn headers_stay_below_what_servers_take_however_many_attributes_there_are(
     message.attributes.extend((0..500).map(|i| (format!("{i:0>200}"), Attribute::text("é".repeat(i + 100)))));
     let mut cx = JobContext::of(&message);
     cx.key = Some("k".repeat(1024));
-    assert!(handler.handle(&Raw(message), &cx).await.is_ok());
+    assert!(handler.handle(&Raw(Arc::new(message)), &cx).await.is_ok());
     let (head, _) = app.request().await;
     let size: usize = head.iter().map(|line| line.len() + 2).sum();
     assert!((4 * 1024..7 * 1024).contains(&size) && head.len() < 50, "{size} bytes in {} lines", head.len());
@@ -381,7 +381,7 @@ async fn told_to_stop_a_run_does_not_wait_for_a_body() {
     let cx = JobContext::of(&message);
     cx.cancelled.cancel(CancelCause::Shutdown);
     let began = Instant::now();
-    assert!(app.handler().handle(&Raw(message), &cx).await.is_ok(), "what was decided counts");
+    assert!(app.handler().handle(&Raw(Arc::new(message)), &cx).await.is_ok(), "what was decided counts");
     assert!(began.elapsed() < BODY, "{:?}", began.elapsed());
 }
 
@@ -392,7 +392,7 @@ async fn d2_a_dropped_run_closes_its_connection_and_its_work_may_still_run() {
     let cx = Arc::new(JobContext::of(&message));
     let mut runs = JoinSet::new();
     let (handler, lent) = (app.handler(), Arc::clone(&cx));
-    runs.spawn(async move { handler.handle(&Raw(message), &lent).await });
+    runs.spawn(async move { handler.handle(&Raw(Arc::new(message)), &lent).await });
     app.request().await;
     runs.shutdown().await;
     assert_eq!(app.saw().await, Saw::End(0));

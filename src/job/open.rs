@@ -1,0 +1,69 @@
+//! From what was received to what its handler takes, and to the key that names it.
+//!
+//! Users' code runs here (a codec, a key function), so panics are caught: they are the message's failure, not ours. What
+//! fails here never will be well, and never has a claim (rule T4).
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use super::Jobs;
+use crate::{
+    guard::{Failure, Pk},
+    handler::Work,
+    key,
+    message::Message,
+};
+
+/// A message as its handler sees it. A copy for the DLQ is always made of what was received.
+pub(super) struct Opened {
+    pub(super) message: Arc<Message>,
+    pub(super) work: Arc<dyn Work>,
+}
+
+/// What one message is about. Derived once, from the bytes received (rule G10).
+pub(super) struct Identity {
+    pub(super) pk: Option<Pk>,
+    pub(super) fingerprint: Option<String>,
+}
+
+/// Opens a message: what the handler takes is in its body.
+pub(super) fn open(jobs: &Jobs, received: &Arc<Message>) -> Result<Opened, Failure> {
+    let message = Arc::clone(received);
+    let malformed = |text: String| Failure::new("malformed", text);
+    let work = caught(|| Arc::clone(&jobs.handler).decode(&message).map_err(|error| malformed(error.to_string())))
+        .unwrap_or_else(|panic| Err(malformed(format!("decoding {panic}"))))?;
+    Ok(Opened { message, work })
+}
+
+/// The key that names the work, and what tells it from other work under the same key.
+pub(super) fn identify(jobs: &Jobs, Opened { message, work }: &Opened) -> Result<Identity, Failure> {
+    let no_key = |text: String| Failure::new("no_key", text);
+    // Only a record compares it, and a large body takes a while to hash.
+    let fingerprint = jobs.guard.as_ref().and_then(|_| jobs.config.fingerprint.of(message));
+    // Message and deduplication ids do not survive the DLQ: what the failure noted is the key it was claimed under.
+    let noted = message.dead_letter.as_ref().and_then(|note| note.pk.clone()).map(Pk);
+    if let Some(pk) = noted.filter(|pk| key::belongs(pk, jobs.namespace.as_deref(), &jobs.config.operation)) {
+        return Ok(Identity { pk: Some(pk), fingerprint });
+    }
+    let key = match (caught(|| work.key()), &jobs.config.key) {
+        (Err(panic), _) => return Err(no_key(format!("the key function {panic}"))),
+        (Ok(Some(key)), _) => key,
+        (Ok(None), Some(source)) => source.derive(message).map_err(|error| no_key(error.to_string()))?,
+        (Ok(None), None) => return Ok(Identity { pk: None, fingerprint }),
+    };
+    let pk = key::pk(jobs.namespace.as_deref(), &jobs.config.operation, &key, jobs.key_hash)
+        .ok_or_else(|| no_key("the message has no key: the key function returned nothing, or an empty text".into()))?;
+    Ok(Identity { pk: Some(pk), fingerprint })
+}
+
+fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| format!("panicked: {}", panic_text(&*panic)))
+}
+
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
+}
