@@ -161,12 +161,29 @@ pub struct QueueFacts {
     pub arn: String,
     /// Whether it is a FIFO queue.
     pub fifo: bool,
+    /// Whether a FIFO queue takes a hash of the body where a message has no deduplication id.
+    pub content_based_deduplication: bool,
+    /// Among which messages a FIFO queue looks for a duplicate.
+    pub deduplication_scope: DeduplicationScope,
     /// Its own visibility timeout.
     pub visibility: Duration,
     /// How long it keeps a message that nobody deletes.
     pub retention: Duration,
     /// Where it moves what was received too often; `None` without a redrive policy.
     pub redrive: Option<RedrivePolicy>,
+}
+
+/// Among which messages a FIFO queue looks for a duplicate of what it is sent.
+/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/high-throughput-fifo.html>
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeduplicationScope {
+    /// All of the queue: one id names one message, whatever its group.
+    #[default]
+    Queue,
+    /// Those of the message's own group, as high-throughput FIFO queues do: the same id in another group is another
+    /// message.
+    MessageGroup,
 }
 
 /// A queue's redrive policy.

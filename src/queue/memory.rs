@@ -20,17 +20,18 @@ use crate::{
     message::{Message, ReceiptHandle},
 };
 
-use super::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received};
+use super::{Broker, DeduplicationScope, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received};
 use store::Store;
 use stored::Standing;
 
 mod check;
+mod repeats;
 mod store;
 mod stored;
 #[cfg(test)]
 mod tests;
 
-/// What a queue in memory is like. The default is AWS's own for a new queue.
+/// What a queue in memory is like. The default is AWS's own for a new queue, but for content-based deduplication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryQueueSettings {
     /// The queue's own visibility timeout: only told by [`Queue::facts`], since every receive brings one.
@@ -43,6 +44,11 @@ pub struct MemoryQueueSettings {
     pub delay: Duration,
     /// What a visibility change answers that comes after the timeout.
     pub late_change: LateChange,
+    /// Of a FIFO queue: a message without a deduplication id gets a hash of its body. Without it such a message is
+    /// refused. On, unlike on AWS, for what a test sends is mostly its body.
+    pub content_based_deduplication: bool,
+    /// Of a FIFO queue: among which messages it looks for a duplicate.
+    pub deduplication_scope: DeduplicationScope,
 }
 
 impl Default for MemoryQueueSettings {
@@ -53,6 +59,8 @@ impl Default for MemoryQueueSettings {
             redrive: None,
             delay: Duration::ZERO,
             late_change: LateChange::Refused,
+            content_based_deduplication: true,
+            deduplication_scope: DeduplicationScope::Queue,
         }
     }
 }
@@ -122,9 +130,8 @@ impl MemoryBroker {
         &self.account.clock
     }
 
-    /// Makes a queue, empty; one of the same name is replaced. It is FIFO if its name ends in `.fifo`, as on AWS, and
-    /// then deduplicates by content where no id is given. The dead-letter queue may be made later; while there is
-    /// none, nothing is moved.
+    /// Makes a queue, empty; one of the same name is replaced. It is FIFO if its name ends in `.fifo`, as on AWS.
+    /// The dead-letter queue may be made later; while there is none, nothing is moved.
     pub fn create(&self, name: &str, settings: MemoryQueueSettings) -> Arc<MemoryQueue> {
         let mut state = self.account.lock();
         let store = Store::new(name, settings, Arc::clone(&state.sequence), Instant::now());
@@ -199,7 +206,7 @@ impl Queue for MemoryQueue {
 
     async fn send(&self, message: &Outgoing) -> Result<(), QueueError> {
         self.call("send", 1, |store, now| {
-            check::send(message, store.is_fifo())?;
+            check::send(message, &store.facts())?;
             store.put(message.clone(), now);
             Ok(())
         })

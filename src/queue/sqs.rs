@@ -21,8 +21,8 @@ use self::{
     errors::Fault,
 };
 use super::{
-    BATCH, Broker, LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive,
-    Received,
+    BATCH, Broker, DeduplicationScope, LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueAddress, QueueError,
+    QueueFacts, Receive, Received,
 };
 use crate::{aws, clock::Clock, message::ReceiptHandle};
 
@@ -196,6 +196,11 @@ impl Queue for SqsQueue {
         Ok(QueueFacts {
             arn: arn.to_owned(),
             fifo: text(QueueAttributeName::FifoQueue) == Some("true"),
+            content_based_deduplication: text(QueueAttributeName::ContentBasedDeduplication) == Some("true"),
+            deduplication_scope: match text(QueueAttributeName::DeduplicationScope) {
+                Some("messageGroup") => DeduplicationScope::MessageGroup,
+                _ => DeduplicationScope::Queue,
+            },
             visibility: seconds(QueueAttributeName::VisibilityTimeout, DEFAULT_VISIBILITY),
             retention: seconds(QueueAttributeName::MessageRetentionPeriod, DEFAULT_RETENTION),
             redrive: text(QueueAttributeName::RedrivePolicy).and_then(convert::redrive),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{
     message::{Attribute, AttributeValue},
-    queue::{BATCH, LARGEST_MESSAGE, LONGEST_VISIBILITY, MOST_ATTRIBUTES, Outgoing, QueueError, Receive},
+    queue::{BATCH, LARGEST_MESSAGE, LONGEST_VISIBILITY, MOST_ATTRIBUTES, Outgoing, QueueError, QueueFacts, Receive},
 };
 
 /// AWS's longest long poll.
@@ -27,7 +27,7 @@ pub(super) fn receive(ask: &Receive) -> Result<(), QueueError> {
 }
 
 /// `SendMessage`.
-pub(super) fn send(message: &Outgoing, fifo: bool) -> Result<(), QueueError> {
+pub(super) fn send(message: &Outgoing, queue: &QueueFacts) -> Result<(), QueueError> {
     ensure(!message.body.is_empty(), "the body must not be empty")?;
     ensure(message.body.chars().all(is_allowed), "the body has characters that SQS does not take")?;
     ensure(message.size() <= LARGEST_MESSAGE, "the message is larger than 1048576 bytes")?;
@@ -38,8 +38,12 @@ pub(super) fn send(message: &Outgoing, fifo: bool) -> Result<(), QueueError> {
     let delay = message.delay.unwrap_or_default();
     whole_seconds("DelaySeconds", delay)?;
     ensure(delay <= LONGEST_DELAY, "DelaySeconds must be 900 at the most")?;
-    if fifo {
+    if queue.fifo {
         ensure(message.group.is_some(), "a FIFO queue requires MessageGroupId")?;
+        ensure(
+            message.deduplication_id.is_some() || queue.content_based_deduplication,
+            "a FIFO queue without ContentBasedDeduplication requires MessageDeduplicationId",
+        )?;
         ensure(delay.is_zero(), "a FIFO queue takes no DelaySeconds on a message")
     } else {
         ensure(message.deduplication_id.is_none(), "a standard queue takes no MessageDeduplicationId")

@@ -1,6 +1,6 @@
 //! One queue's messages, and what SQS answers about them at a given moment.
 //!
-//! Owns receipt handles, FIFO order, deduplication and retention. It reads no clock and never waits: every answer
+//! Owns receipt handles, FIFO order and retention. It reads no clock and never waits: every answer
 //! depends on the calls before it and on the moment that is passed in. Where AWS's documents are silent, the answer is
 //! one that was seen on AWS, with where it was seen.
 
@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use sha2::{Digest, Sha256};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
@@ -25,13 +24,9 @@ use crate::{
 
 use super::{
     LateChange, MemoryQueueSettings, arn,
+    repeats::{DEDUPLICATION_INTERVAL, Repeats, hash},
     stored::{Standing, Stored},
 };
-
-/// How long FIFO queues remember a deduplication id, and a receive by its attempt id.
-/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html>
-/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html>
-const DEDUPLICATION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// One queue.
 pub(super) struct Store {
@@ -39,10 +34,8 @@ pub(super) struct Store {
     settings: MemoryQueueSettings,
     /// In the order of arrival.
     messages: BTreeMap<u64, Stored>,
-    /// By deduplication id: when a message was accepted, and its id.
-    accepted: BTreeMap<String, (Instant, String)>,
-    /// By attempt id: when a receive was answered, and what with.
-    attempts: BTreeMap<String, (Instant, Vec<ReceiptHandle>)>,
+    /// Of a FIFO queue.
+    repeats: Repeats,
     /// Nothing expires before this, so that not every call has to look through everything.
     next_expiry: Instant,
     /// So many receives are still to come back empty.
@@ -75,8 +68,7 @@ impl Store {
             name: name.to_owned(),
             settings,
             messages: BTreeMap::new(),
-            accepted: BTreeMap::new(),
-            attempts: BTreeMap::new(),
+            repeats: Repeats::default(),
             next_expiry: now,
             misses: 0,
             changes: Arc::default(),
@@ -120,6 +112,8 @@ impl Store {
         QueueFacts {
             arn: arn(&self.name),
             fifo: self.is_fifo(),
+            content_based_deduplication: self.is_fifo() && self.settings.content_based_deduplication,
+            deduplication_scope: self.settings.deduplication_scope,
             visibility: self.settings.visibility,
             retention: self.settings.retention,
             redrive: self.settings.redrive.as_ref().map(policy),
@@ -143,11 +137,13 @@ impl Store {
         let sequence = self.next_sequence();
         let id = format!("message-{sequence}");
         if self.is_fifo() {
-            let deduplication_id = content.deduplication_id.get_or_insert_with(|| hash(&content.body)).clone();
-            match self.accepted.get(&deduplication_id) {
-                Some((at, original)) if now.instant < *at + DEDUPLICATION_INTERVAL => return original.clone(),
-                _ => self.accepted.insert(deduplication_id, (now.instant, id.clone())),
-            };
+            if self.settings.content_based_deduplication {
+                content.deduplication_id.get_or_insert_with(|| hash(&content.body));
+            }
+            let scope = self.settings.deduplication_scope;
+            if let Some(original) = self.repeats.accept(&content, scope, &id, now.instant) {
+                return original;
+            }
         }
         let delay = content.delay.unwrap_or(self.settings.delay);
         self.insert(sequence, Stored::new(id.clone(), content, delay, now));
@@ -189,7 +185,10 @@ impl Store {
                 taken.received.push(Received { message: message.message(), handle });
             }
         }
-        self.remember_attempt(ask, &taken.received, now);
+        if let Some(attempt) = ask.attempt_id.as_ref().filter(|_| self.is_fifo()) {
+            let handles = taken.received.iter().map(|received| received.handle.clone()).collect();
+            self.repeats.answered(attempt, handles, now);
+        }
         taken
     }
 
@@ -220,22 +219,11 @@ impl Store {
         groups.into_iter().flatten().collect()
     }
 
-    fn remember_attempt(&mut self, ask: &Receive, received: &[Received], now: Instant) {
-        let Some(attempt) = &ask.attempt_id else { return };
-        if self.is_fifo() && !received.is_empty() {
-            let handles = received.iter().map(|received| received.handle.clone()).collect();
-            self.attempts.insert(attempt.clone(), (now, handles));
-        }
-    }
-
     /// The same receive once more, if none of its messages has changed since. It starts the timeouts again, and is not
     /// counted as a receive.
     /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html>
     fn repeat_attempt(&mut self, ask: &Receive, now: Instant) -> Option<Vec<Received>> {
-        let (at, handles) = self.attempts.get(ask.attempt_id.as_ref()?)?.clone();
-        if now >= at + DEDUPLICATION_INTERVAL {
-            return None;
-        }
+        let handles = self.repeats.answer(ask.attempt_id.as_ref()?, now)?.to_vec();
         let untouched: Option<Vec<u64>> = handles.iter().map(|handle| self.untouched(handle, now)).collect();
         let mut repeated = Vec::new();
         for (sequence, handle) in untouched?.into_iter().zip(handles) {
@@ -327,8 +315,7 @@ impl Store {
         }
         let retention = self.settings.retention;
         self.messages.retain(|_, message| now < message.expires_at(retention));
-        self.accepted.retain(|_, (at, _)| now < *at + DEDUPLICATION_INTERVAL);
-        self.attempts.retain(|_, (at, _)| now < *at + DEDUPLICATION_INTERVAL);
+        self.repeats.expire(now);
         let expiries = self.messages.values().map(|message| message.expires_at(retention));
         self.next_expiry = expiries.fold(now + DEDUPLICATION_INTERVAL, Instant::min);
     }
@@ -350,9 +337,4 @@ impl Store {
         (queue == self.name).then_some(())?;
         Some((sequence.parse().ok()?, number.parse().ok()?))
     }
-}
-
-/// Content-based deduplication: SHA-256 of the body, attributes left out.
-fn hash(body: &str) -> String {
-    Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect()
 }

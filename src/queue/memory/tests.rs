@@ -150,6 +150,23 @@ async fn a_deduplication_id_holds_for_five_minutes_across_groups_and_after_the_d
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deduplication_id_holds_inside_its_group_where_the_scope_is_the_group() {
+    let settings = MemoryQueueSettings {
+        deduplication_scope: DeduplicationScope::MessageGroup,
+        content_based_deduplication: false,
+        ..MemoryQueueSettings::default()
+    };
+    let queue = MemoryBroker::default().create("q.fifo", settings);
+    let same = |group| Outgoing { deduplication_id: Some("same".to_owned()), ..in_group(group, "x") };
+    let original = queue.put(same("a"));
+    assert_eq!(queue.put(same("a")), original);
+    assert_ne!(queue.put(same("b")), original);
+    assert_eq!(queue.len(), 2);
+    let without_id = queue.send(&in_group("a", "y")).await;
+    assert!(matches!(without_id, Err(QueueError::Refused(_))), "{without_id:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn r4_the_same_attempt_brings_the_same_messages_and_starts_their_timeouts_again() {
     let queue = queue("q.fifo");
     queue.put(in_group("g", "1"));

@@ -284,11 +284,16 @@ async fn r5_facts_are_read_whether_counts_are_numbers_or_text() {
     let full = facts(&[
         (QueueAttributeName::QueueArn, "arn:q"),
         (QueueAttributeName::FifoQueue, "true"),
+        (QueueAttributeName::ContentBasedDeduplication, "true"),
+        (QueueAttributeName::DeduplicationScope, "messageGroup"),
         (QueueAttributeName::VisibilityTimeout, "60"),
         (QueueAttributeName::MessageRetentionPeriod, "3600"),
         (QueueAttributeName::RedrivePolicy, r#"{"deadLetterTargetArn":"arn:dlq","maxReceiveCount":"5"}"#),
     ]);
     let full = full.await.expect("has facts");
+    assert!(!plain.content_based_deduplication && full.content_based_deduplication);
+    assert_eq!(plain.deduplication_scope, DeduplicationScope::Queue);
+    assert_eq!(full.deduplication_scope, DeduplicationScope::MessageGroup);
     assert_eq!((full.fifo, full.visibility.as_secs(), full.retention.as_secs()), (true, 60, 3600));
     let policy = RedrivePolicy { dead_letter_arn: "arn:dlq".into(), max_receive_count: 5 };
     assert_eq!(full.redrive, Some(policy.clone()));
