@@ -197,7 +197,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
     queue(
         "KEY",
-        "JSON pointers, `attr:NAME`, `dedup-id` or `message-id`",
+        "JSON pointers, `attr:NAME`, `dedup-id`, `group-id,dedup-id` or `message-id`",
         None,
         "What names the work: `/order_id`, `/tenant,/order_id`. Required with a guard, here or in code.",
         |q, v| some(&mut q.key, v),

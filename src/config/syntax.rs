@@ -96,13 +96,14 @@ impl FromStr for KeySource {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text {
             "dedup-id" => Ok(Self::DeduplicationId),
+            _ if text.split(',').map(str::trim).eq(["group-id", "dedup-id"]) => Ok(Self::GroupAndDeduplicationId),
             "message-id" => Ok(Self::MessageId),
             _ => match text.strip_prefix("attr:").map(str::trim) {
                 Some("") => Err(ValueError::new("attr: names no attribute", "attr:order-id")),
                 Some(name) => Ok(Self::Attribute(name.to_owned())),
                 None => Ok(Self::Pointers(pointers(text).map_err(|error| {
                     ValueError::new(
-                        format!("{}; nor is it attr:NAME, dedup-id or message-id", error.what),
+                        format!("{}; nor is it attr:NAME, dedup-id, group-id,dedup-id or message-id", error.what),
                         error.instead,
                     )
                 })?)),
@@ -117,6 +118,7 @@ impl fmt::Display for KeySource {
             Self::Pointers(pointers) => f.write_str(&pointers.join(",")),
             Self::Attribute(name) => write!(f, "attr:{name}"),
             Self::DeduplicationId => f.write_str("dedup-id"),
+            Self::GroupAndDeduplicationId => f.write_str("group-id,dedup-id"),
             Self::MessageId => f.write_str("message-id"),
         }
     }

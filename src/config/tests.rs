@@ -82,6 +82,7 @@ fn g10_key_sources_are_read_and_written() {
     assert_eq!(round::<KeySource>("/a, /b~1c/0"), KeySource::Pointers(vec!["/a".into(), "/b~1c/0".into()]));
     assert_eq!(round::<KeySource>("attr:order-id"), KeySource::Attribute("order-id".into()));
     assert_eq!(round::<KeySource>("dedup-id"), KeySource::DeduplicationId);
+    assert_eq!(round::<KeySource>("group-id, dedup-id"), KeySource::GroupAndDeduplicationId);
     assert_eq!(round::<KeySource>("message-id"), KeySource::MessageId);
     for (text, instead) in [
         ("order_id", "/order_id"),

@@ -111,7 +111,7 @@ fn our_send(queue: &QueueConfig, endpoint: &str, program: &str) -> String {
         Some(KeySource::Attribute(attribute)) => {
             let _ = write!(text, " --attribute {attribute}=1");
         }
-        Some(KeySource::DeduplicationId) => text.push_str(" --dedup-id 1"),
+        Some(KeySource::DeduplicationId | KeySource::GroupAndDeduplicationId) => text.push_str(" --dedup-id 1"),
         _ => {}
     }
     text
