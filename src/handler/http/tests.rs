@@ -310,8 +310,9 @@ async fn headers_stay_below_what_servers_take_however_many_attributes_there_are(
         published_at: Some(Millis(u64::MAX)),
         sequence_number: Some("9".repeat(64)),
     };
-    for sns in [None, Some(longest)] {
-        message.sns = sns;
+    let full = (0..10).map(|i| (i.to_string(), Attribute::text("x".repeat(200)))).collect();
+    for (attributes, sns) in [(message.attributes, None), (full, Some(longest))] {
+        message = Message { attributes, sns, ..self::message("") };
         assert!(handler.handle(&Raw(Arc::new(message.clone())), &cx).await.is_ok());
         let (head, _) = app.request().await;
         let size: usize = head.iter().map(|line| line.len() + 2).sum();

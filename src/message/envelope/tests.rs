@@ -190,7 +190,9 @@ fn a_glance_tells_what_sns_writes_from_most_else() {
     for body in [PLAIN, &notification("m").to_string().replacen('{', r#"{"Type":"Notification","#, 1)] {
         assert!(Form::may_be_notification(body), "{body}");
     }
-    for body in ["", "{}", "Notification", r#"{"id":"a","Type":"Order"}"#, &"\u{1f600}".repeat(100)] {
+    for body in
+        ["", "{}", "Notification", r#"{"id":"a","Type":"Order"}"#, r#"{"of":"Notification"}"#, &"\u{1f600}".repeat(100)]
+    {
         assert!(!Form::may_be_notification(body), "{body}");
     }
 }
