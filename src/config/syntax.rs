@@ -5,7 +5,7 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    DeadLetter, FingerprintSource, GuardMode, HandlerCredentials, HandlerSpec, KeyHash, KeySource, LogFormat,
+    DeadLetter, Envelope, FingerprintSource, GuardMode, HandlerCredentials, HandlerSpec, KeyHash, KeySource, LogFormat,
     OutagePolicy, Start, http,
 };
 use crate::queue::QueueAddress;
@@ -49,6 +49,7 @@ macro_rules! words {
     )+ };
 }
 words! {
+    Envelope { Raw = "raw", Sns = "sns" }
     HandlerCredentials { Hide = "hide", Pass = "pass" }
     GuardMode { Claim = "claim", None = "none" }
     KeyHash { Long = "long", Always = "always" }
