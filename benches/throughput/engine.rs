@@ -18,12 +18,23 @@ use leasehold::{
     queue::BATCH,
 };
 
-use crate::subject::{QUEUE, TABLE};
+use crate::{
+    large::Desk,
+    subject::{QUEUE, TABLE},
+};
 
 /// Batches on their way at once while the queue is filled.
 const SENDERS: usize = 8;
 
+/// The largest message that the embedded engine takes.
+const LARGEST: usize = 256 * 1024;
+
 pub(crate) async fn serve(messages: usize, bytes: usize) -> anyhow::Result<()> {
+    if bytes > LARGEST {
+        let (desk, endpoint) = Desk::open(messages, bytes).await?;
+        println!("{endpoint}");
+        return tell(|| desk.calls());
+    }
     let engine = Engine::start().await?;
     let aws = Aws::new(&aws::local(engine.endpoint()));
     engine.create_queue(QUEUE, None).await?;
@@ -31,16 +42,23 @@ pub(crate) async fn serve(messages: usize, bytes: usize) -> anyhow::Result<()> {
     fill(&aws.sqs_client(), messages, bytes).await?;
     let before = engine.calls();
     println!("{}", engine.endpoint());
+    tell(|| {
+        let mut calls = engine.calls();
+        for (call, count) in &before {
+            calls.entry(call.clone()).and_modify(|now| *now -= count);
+        }
+        calls.retain(|_, count| *count > 0);
+        calls
+    })
+}
+
+/// Says the calls for every line that it reads, until the last.
+fn tell(calls: impl Fn() -> BTreeMap<String, u64>) -> anyhow::Result<()> {
     // On a thread where that is allowed: the engine goes on.
     tokio::task::block_in_place(|| {
         for line in stdin().lock().lines() {
             line?;
-            let mut calls = engine.calls();
-            for (call, count) in &before {
-                calls.entry(call.clone()).and_modify(|now| *now -= count);
-            }
-            calls.retain(|_, count| *count > 0);
-            println!("{}", serde_json::to_string::<BTreeMap<_, _>>(&calls)?);
+            println!("{}", serde_json::to_string(&calls())?);
         }
         anyhow::Ok(())
     })
@@ -63,7 +81,7 @@ async fn fill(client: &aws_sdk_sqs::Client, messages: usize, bytes: usize) -> an
 }
 
 /// A payment, more or less.
-fn body(n: usize, bytes: usize) -> String {
+pub(crate) fn body(n: usize, bytes: usize) -> String {
     let head = format!(r#"{{"id":"payment-{n:08}","cents":{n},"note":""#);
     let fill = "x".repeat(bytes.saturating_sub(head.len() + 2));
     format!(r#"{head}{fill}"}}"#)

@@ -13,6 +13,7 @@ use crate::{processes::measure, report::Report, subject::Subject};
 
 mod bare;
 mod engine;
+mod large;
 mod processes;
 mod report;
 mod subject;

@@ -17,6 +17,7 @@ use clap::ValueEnum;
 use leasehold::{
     Handler, HandlerResult, JobContext, Shutdown, Worker, aws,
     clock::{Clock, Millis},
+    queue::LARGEST_MESSAGE,
 };
 use serde::Deserialize;
 use tokio::{
@@ -56,12 +57,14 @@ pub(crate) enum Subject {
     /// A thousand handlers at once, with bodies of a kilobyte.
     InFlightUnguarded,
     InFlightGuarded,
+    /// The same with bodies as large as SQS takes them, which the handler keeps in hand.
+    InFlightLarge,
     /// One message that waits for the process.
     Start,
 }
 
 impl Subject {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Bare,
         Self::Unguarded,
         Self::BareGuarded,
@@ -70,6 +73,7 @@ impl Subject {
         Self::SaturatedGuarded,
         Self::InFlightUnguarded,
         Self::InFlightGuarded,
+        Self::InFlightLarge,
         Self::Start,
     ];
 
@@ -83,6 +87,7 @@ impl Subject {
             Self::SaturatedGuarded => "saturated-guarded",
             Self::InFlightUnguarded => "in-flight-unguarded",
             Self::InFlightGuarded => "in-flight-guarded",
+            Self::InFlightLarge => "in-flight-large",
             Self::Start => "start",
         }
     }
@@ -101,7 +106,7 @@ impl Subject {
             Self::Bare | Self::Unguarded => 40_000,
             Self::BareGuarded | Self::Guarded => 8_000,
             Self::SaturatedUnguarded | Self::SaturatedGuarded => 480,
-            Self::InFlightUnguarded | Self::InFlightGuarded => 1_000,
+            Self::InFlightUnguarded | Self::InFlightGuarded | Self::InFlightLarge => 1_000,
             Self::Start => 1,
         }
     }
@@ -112,17 +117,26 @@ impl Subject {
     }
 
     pub(crate) fn bytes(self) -> usize {
-        if matches!(self, Self::InFlightUnguarded | Self::InFlightGuarded) { 1024 } else { 200 }
+        match self {
+            Self::InFlightUnguarded | Self::InFlightGuarded => 1024,
+            Self::InFlightLarge => LARGEST_MESSAGE,
+            _ => 200,
+        }
     }
 
     fn is_guarded(self) -> bool {
-        !matches!(self, Self::Bare | Self::Unguarded | Self::SaturatedUnguarded | Self::InFlightUnguarded)
+        !matches!(
+            self,
+            Self::Bare | Self::Unguarded | Self::SaturatedUnguarded | Self::InFlightUnguarded | Self::InFlightLarge
+        )
     }
 
     fn waits(self) -> Waits {
         match self {
             Self::SaturatedUnguarded | Self::SaturatedGuarded => Waits::ForAWhile(SLOW),
-            Self::InFlightUnguarded | Self::InFlightGuarded => Waits::ForEachOther(Barrier::new(self.messages())),
+            Self::InFlightUnguarded | Self::InFlightGuarded | Self::InFlightLarge => {
+                Waits::ForEachOther(Barrier::new(self.messages()))
+            }
             _ => Waits::Not,
         }
     }
@@ -130,7 +144,7 @@ impl Subject {
     fn concurrency(self) -> usize {
         match self {
             Self::SaturatedUnguarded | Self::SaturatedGuarded => SLOTS,
-            Self::InFlightUnguarded | Self::InFlightGuarded => self.messages(),
+            Self::InFlightUnguarded | Self::InFlightGuarded | Self::InFlightLarge => self.messages(),
             _ => POLLS * 10,
         }
     }

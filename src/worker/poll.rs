@@ -21,7 +21,7 @@ use crate::{
     job::Slot,
     lease::{Deadline, Lease},
     message::Delivery,
-    queue::{LONGEST_VISIBILITY, Received},
+    queue::{LARGEST_MESSAGE, LONGEST_VISIBILITY, Received},
 };
 
 use super::{hall::Hall, pace::Booking, pulse::Pulse};
@@ -68,7 +68,15 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 /// Pauses after failed polls: the first, and the longest.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
 
-/// Polls until the worker drains, or for an extra poller until a receive does not come back full.
+/// A receive that brings so many bytes takes its time on the wire, not in waiting: more of them at once would bring no
+/// more in the same time, could all be cut off by their timeouts, and would each hold its reply in memory twice.
+const LARGE: usize = 2 * LARGEST_MESSAGE;
+
+fn size(received: &[Received]) -> usize {
+    received.iter().map(|received| received.message.body.len()).sum()
+}
+
+/// Polls until the worker drains, or for an extra poller until a receive does not come back full, or is large.
 ///
 /// # Cancel safety
 /// Dropped, what the poll on the wire brings stays hidden for a whole timeout.
@@ -84,6 +92,7 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
         let Some((slots, mut booking)) = sendable else { return };
         let answer = receiver.receive(slots.len(), &mut booking).await;
         let brought = answer.as_ref().map_or(0, |answered| answered.received.len());
+        let is_large = answer.as_ref().is_ok_and(|answered| size(&answered.received) > LARGE);
         if let Some(booking) = booking {
             booking.begin(brought);
         }
@@ -93,7 +102,7 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 if receiver.is_late {
                     return;
                 }
-                if brought >= hall.portion {
+                if brought >= hall.portion && !is_large {
                     let _ = polled.send(Polled::Full);
                 } else if poller == Poller::Extra {
                     return;

@@ -315,3 +315,16 @@ async fn l3_a_run_that_was_interrupted_says_nothing_of_handler_time() {
     let (_, seen) = tokio::join!(worker.run(after(32)), look);
     assert_eq!(seen, (Some(CancelCause::LeaseLost), None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn r6_large_bodies_are_not_fetched_by_many_polls_at_once() {
+    for (bytes, rounds) in [(1024 * 1024 - 100, 5), (100, 3)] {
+        let (bed, book) = bed();
+        send(&bed, 0..50, &format!(r#","fill":"{}""#, "x".repeat(bytes)));
+        bed.queue_faults("jobs").always("receive", Fault::DelayReply(Duration::from_secs(1)));
+        let vars = [("LEASEHOLD_CONCURRENCY", "200"), ("LEASEHOLD_GUARD", "none")];
+        worker(&bed, &book, &vars).run(after(10)).await.unwrap();
+        let last = (0..50).filter_map(|id| book.began(&id.to_string()).first().copied()).max();
+        assert_eq!((book.completed().len(), last), (50, Some(rounds)), "{bytes} bytes");
+    }
+}
