@@ -9,8 +9,11 @@ use async_trait::async_trait;
 
 use crate::message::{Attribute, Message, ReceiptHandle};
 
+mod accepted;
 pub mod memory;
 pub mod sqs;
+
+pub use accepted::attribute_problem;
 
 /// AWS's longest visibility timeout, counted from the receive.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html>
@@ -220,7 +223,8 @@ impl QueueError {
 }
 
 impl Attribute {
-    fn size(&self) -> usize {
+    /// What it adds to a message's size, its name apart.
+    pub(crate) fn size(&self) -> usize {
         use crate::message::AttributeValue::{Binary, Text};
         self.data_type.len()
             + match &self.value {

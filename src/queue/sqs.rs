@@ -6,11 +6,7 @@
 //! A queue URL's host is not used where an endpoint is set (`AWS_ENDPOINT_URL`): the SDK then takes only its path. So
 //! LocalStack's URLs work although their host does not resolve.
 
-use std::{
-    future::Future,
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
@@ -18,6 +14,7 @@ use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
 use self::{
     batch::Batcher,
     calls::{ChangeVisibility, Delete, Send, Target},
+    convert::Told,
     errors::Fault,
 };
 use super::{
@@ -124,7 +121,7 @@ pub struct SqsQueue {
     deletes: Batcher<Delete>,
     visibilities: Batcher<ChangeVisibility>,
     sends: Batcher<Send>,
-    told_of_receive_count: AtomicBool,
+    told: Told,
 }
 
 impl SqsQueue {
@@ -136,7 +133,7 @@ impl SqsQueue {
             deletes: Batcher::new(Delete(target.clone()), clock.clone()),
             visibilities: Batcher::new(ChangeVisibility(target.clone()), clock.clone()),
             sends: Batcher::new(Send(target.clone()), clock.clone()),
-            told_of_receive_count: AtomicBool::new(false),
+            told: Told::default(),
             target,
             clock,
         }
@@ -159,7 +156,7 @@ impl Queue for SqsQueue {
         let timeout = ask.wait + RECEIVE_MARGIN;
         let sent = call.customize().config_override(aws::one_attempt(timeout)).send().await;
         let messages = sent.map_err(Fault::from)?.messages.unwrap_or_default();
-        Ok(messages.into_iter().filter_map(|from| convert::received(from, &self.told_of_receive_count)).collect())
+        Ok(messages.into_iter().filter_map(|from| convert::received(from, &self.told)).collect())
     }
 
     async fn delete(&self, handle: &ReceiptHandle) -> Result<(), QueueError> {
