@@ -26,6 +26,7 @@ use sending::{Cut, Form, Sent, told};
 use show::Show;
 use source::Source;
 
+mod attribute;
 mod options;
 mod sending;
 mod show;
