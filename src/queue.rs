@@ -69,6 +69,12 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
 pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Finds a queue. [`QueueError::Missing`] where there is none.
     async fn open(&self, address: &QueueAddress) -> Result<Arc<dyn Queue>, QueueError>;
+
+    /// Where such a queue is looked for, in words, for whom it is not found; `None` if there is but one place.
+    fn looks_in(&self, address: &QueueAddress) -> Option<String> {
+        let _ = address;
+        None
+    }
 }
 
 /// How a queue is named.
@@ -76,9 +82,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 pub enum QueueAddress {
     /// By its name, in the account and region of the credentials.
     Name(String),
-    /// By its URL.
+    /// By its URL, in any region and account.
     Url(String),
-    /// By its ARN, as redrive policies do.
+    /// By its ARN, as redrive policies do, in any region and account.
     Arn(String),
 }
 
