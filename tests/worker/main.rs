@@ -8,6 +8,7 @@
 mod api;
 mod bench;
 mod carrying;
+mod edges;
 mod guarding;
 mod holding;
 mod lanes;
