@@ -98,6 +98,24 @@ async fn r3_what_is_missing_ends_nothing() {
 }
 
 #[tokio::test]
+async fn r3_an_attribute_without_a_value_is_left_out_and_harms_no_other() {
+    let bare = || MessageAttributeValue::builder().data_type("String").build().expect("complete");
+    let message = |handle: &str| {
+        Message::builder()
+            .receipt_handle(handle)
+            .message_attributes("bare", bare())
+            .message_attributes("empty", text_attribute("String", ""))
+            .message_attributes("whole", text_attribute("String.custom", "x"))
+            .build()
+    };
+    for Received { message, .. } in receive(vec![message("h1"), message("h2")]).await {
+        let labelled = Attribute { data_type: "String.custom".into(), value: AttributeValue::Text("x".into()) };
+        let left = BTreeMap::from([("empty".into(), Attribute::text("")), ("whole".into(), labelled)]);
+        assert_eq!(message.attributes, left);
+    }
+}
+
+#[tokio::test]
 async fn t3_a_redriven_message_comes_unpacked() {
     let note = r#"{"code":"declined","message":"","failure_id":"f1"}"#;
     let message = Message::builder()
