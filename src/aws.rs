@@ -27,6 +27,7 @@ use aws_sdk_sqs::{
     error::BoxError,
 };
 
+use aws_types::service_config::ServiceConfigKey;
 use url::Url;
 
 use crate::{
@@ -138,6 +139,8 @@ fn is_url(text: &str) -> bool {
 pub struct Aws {
     sqs: aws_sdk_sqs::Client,
     dynamodb: aws_sdk_dynamodb::Client,
+    /// All calls to SQS go to one endpoint that was set, whatever the region.
+    sqs_at_one_endpoint: bool,
     calls: Calls,
 }
 
@@ -147,13 +150,19 @@ impl Aws {
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
         let calls = Calls::default();
-        Self { sqs: sqs_client(config, calls.clone()), dynamodb: dynamodb_client(config, calls.clone()), calls }
+        Self {
+            sqs: sqs_client(config, calls.clone()),
+            dynamodb: dynamodb_client(config, calls.clone()),
+            sqs_at_one_endpoint: has_sqs_endpoint(config),
+            calls,
+        }
     }
 
-    /// The queues of the account.
+    /// The queues that the credentials reach.
     #[must_use]
     pub fn sqs(&self) -> SqsBroker {
-        SqsBroker::new(self.sqs.clone(), Clock::system())
+        let broker = SqsBroker::new(self.sqs.clone(), Clock::system());
+        if self.sqs_at_one_endpoint { broker.at_one_endpoint() } else { broker }
     }
 
     /// The SQS client, for tools. Unlike the calls of [`Aws::sqs`] it retries as the SDK does by default.
@@ -180,6 +189,14 @@ impl Aws {
     pub fn calls(&self) -> BTreeMap<String, u64> {
         self.calls.lock().iter().filter_map(|(target, count)| Some((action(target)?, *count))).collect()
     }
+}
+
+/// Whether an endpoint is set that SQS's client uses: for all services, or for this one in the environment
+/// (`AWS_ENDPOINT_URL_SQS`) or in a profile. The SDK decides so, and does not tell.
+fn has_sqs_endpoint(config: &SdkConfig) -> bool {
+    let key = ServiceConfigKey::builder().service_id("SQS").env("AWS_ENDPOINT_URL").profile("endpoint_url").build();
+    let of_sqs = || config.service_config()?.load_config(key.ok()?);
+    config.endpoint_url().is_some() || of_sqs().is_some()
 }
 
 fn sqs_client(config: &SdkConfig, calls: Calls) -> aws_sdk_sqs::Client {
@@ -318,6 +335,29 @@ mod tests {
             assert_eq!(mends(Some("eu-central-1"), Some(endpoint)), [format!("AWS_ENDPOINT_URL={instead}")]);
         }
         assert_eq!(mends(None, Some("")), ["AWS_REGION=eu-central-1", "unset AWS_ENDPOINT_URL"]);
+    }
+
+    /// What the environment or a profile says of SQS alone.
+    #[derive(Debug)]
+    struct OfSqs;
+
+    impl aws_types::service_config::LoadServiceConfig for OfSqs {
+        fn load_config(&self, key: ServiceConfigKey<'_>) -> Option<String> {
+            let asked = (key.service_id(), key.env(), key.profile());
+            (asked == ("SQS", "AWS_ENDPOINT_URL", "endpoint_url")).then(|| "http://127.0.0.1:4566".to_owned())
+        }
+    }
+
+    #[tokio::test]
+    async fn other_regions_are_not_asked_where_an_endpoint_is_set() {
+        let url = "https://sqs.eu-west-1.amazonaws.com/1/q".to_owned();
+        let asks_there = async |config: aws_types::sdk_config::Builder| {
+            let config = config.behavior_version(BehaviorVersion::latest()).region(Region::new("us-east-1")).build();
+            Aws::new(&config).sqs().url(&crate::queue::QueueAddress::Url(url.clone())).await.is_ok()
+        };
+        assert!(asks_there(SdkConfig::builder()).await);
+        assert!(!asks_there(SdkConfig::builder().endpoint_url("http://127.0.0.1:4566")).await);
+        assert!(!asks_there(SdkConfig::builder().service_config(OfSqs)).await);
     }
 
     #[tokio::test]

@@ -23,6 +23,7 @@ pub(crate) mod env;
 pub(crate) mod explain;
 pub(crate) mod http;
 mod rate;
+pub(crate) mod retention;
 mod settings;
 mod syntax;
 #[cfg(test)]

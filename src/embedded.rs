@@ -49,7 +49,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// SQS:
 /// - Not there: `StartMessageMoveTask`, more than one message of a FIFO group per receive, `ReceiveRequestAttemptId`,
 ///   `MessageGroupId` on standard queues, `AWSTraceHeader`, bodies over 256 KiB, the 12-hour cap, retention, limits on
-///   messages in flight, and the query protocol of SDKs from before the end of 2023.
+///   messages in flight, any look at a message's attributes (SQS refuses reserved names, empty values and the like), and
+///   the query protocol of SDKs from before the end of 2023.
 /// - A handle that is lost, deleted or made up is `MessageNotInflight` to a visibility change, and success to a delete,
 ///   which then deletes nothing; on AWS it works on a standard queue when nobody has received the message since.
 /// - Timeouts and delays are looked at on a receive, or else once a second: a parked poll wakes up to a second late, and

@@ -91,7 +91,7 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         Err(failure) => return jobs.unrecorded(message, failure),
     };
     let pk = identity.pk.as_ref().map(tracing::field::display);
-    tracing::debug!(queue = &*jobs.name, message_id = message.id, pk, "received");
+    tracing::debug!(queue = &*jobs.name, message_id = message.id, pk, group = message.group, "received");
     if jobs.stuck.holds(&run_name(identity.pk.as_ref(), message)) {
         return Settlement::Held { until: jobs.clock.wall() + jobs.visibility.in_force(), why: Held::Stuck };
     }

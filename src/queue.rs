@@ -9,8 +9,11 @@ use async_trait::async_trait;
 
 use crate::message::{Attribute, Message, ReceiptHandle};
 
+mod accepted;
 pub mod memory;
 pub mod sqs;
+
+pub use accepted::attribute_problem;
 
 /// AWS's longest visibility timeout, counted from the receive.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html>
@@ -66,6 +69,12 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
 pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Finds a queue. [`QueueError::Missing`] where there is none.
     async fn open(&self, address: &QueueAddress) -> Result<Arc<dyn Queue>, QueueError>;
+
+    /// Where such a queue is looked for, in words, for whom it is not found; `None` if there is but one place.
+    fn looks_in(&self, address: &QueueAddress) -> Option<String> {
+        let _ = address;
+        None
+    }
 }
 
 /// How a queue is named.
@@ -73,9 +82,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 pub enum QueueAddress {
     /// By its name, in the account and region of the credentials.
     Name(String),
-    /// By its URL.
+    /// By its URL, in any region and account.
     Url(String),
-    /// By its ARN, as redrive policies do.
+    /// By its ARN, as redrive policies do, in any region and account.
     Arn(String),
 }
 
@@ -237,7 +246,8 @@ impl QueueError {
 }
 
 impl Attribute {
-    fn size(&self) -> usize {
+    /// What it adds to a message's size, its name apart.
+    pub(crate) fn size(&self) -> usize {
         use crate::message::AttributeValue::{Binary, Text};
         self.data_type.len()
             + match &self.value {

@@ -187,6 +187,7 @@ pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLett
         DeadLetters::Drop => {
             tracing::warn!(
                 message_id = %delivery.message.id,
+                group = delivery.message.group,
                 code = dead.note.code,
                 error = dead.note.message,
                 "failed for good: dropped"
@@ -213,6 +214,7 @@ pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLett
             }
             tracing::warn!(
                 message_id = %delivery.message.id,
+                group = delivery.message.group,
                 pk = dead.note.pk,
                 code = dead.note.code,
                 error = dead.note.message,

@@ -31,7 +31,7 @@ const LARGEST: usize = 256 * 1024;
 
 pub(crate) async fn serve(messages: usize, bytes: usize) -> anyhow::Result<()> {
     if bytes > LARGEST {
-        let (desk, endpoint) = Desk::open(messages, bytes).await?;
+        let (desk, endpoint, _served) = Desk::open(messages, bytes).await?;
         println!("{endpoint}");
         return tell(|| desk.calls());
     }

@@ -5,13 +5,14 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use axum::{Json, Router, http::HeaderMap};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
 use crate::{engine::body, subject::QUEUE};
 
@@ -31,8 +32,11 @@ struct State {
 }
 
 impl Desk {
-    /// Serves until the process ends; the endpoint comes back.
-    pub(crate) async fn open(messages: usize, bytes: usize) -> anyhow::Result<(Arc<Self>, String)> {
+    /// Serves until what comes back last is dropped; the endpoint comes back before it.
+    pub(crate) async fn open(
+        messages: usize,
+        bytes: usize,
+    ) -> anyhow::Result<(Arc<Self>, String, JoinSet<io::Result<()>>)> {
         let desk = Arc::new(Self { messages, bytes, ..Self::default() });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let endpoint = format!("http://{}", listener.local_addr()?);
@@ -41,11 +45,10 @@ impl Desk {
             let action = headers.get("x-amz-target").and_then(|target| target.to_str().ok()?.split('.').next_back());
             Json(answers.answer(action.unwrap_or_default(), &ask, &url).await)
         });
-        // Ends with the process, which has nothing else to do.
-        tokio::spawn(
-            async move { axum::serve(listener, router.layer(axum::extract::DefaultBodyLimit::disable())).await },
-        );
-        Ok((desk, endpoint))
+        let router = router.layer(axum::extract::DefaultBodyLimit::disable());
+        let mut served = JoinSet::new();
+        served.spawn(async move { axum::serve(listener, router).await });
+        Ok((desk, endpoint, served))
     }
 
     pub(crate) fn calls(&self) -> BTreeMap<String, u64> {

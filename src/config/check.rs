@@ -260,11 +260,11 @@ fn misaddressed(name: &str, address: &QueueAddress) -> Option<Problem> {
     Some(Problem::new(what, format!("{mended_variable}={mended}")))
 }
 
-/// The setting that an address comes from; in code it may also be an ARN, in whose place a name would do.
+/// The setting that an address comes from.
 fn setting_of(address: &QueueAddress) -> &'static str {
     match address {
-        QueueAddress::Url(_) => "URL",
-        QueueAddress::Name(_) | QueueAddress::Arn(_) => "NAME",
+        QueueAddress::Url(_) | QueueAddress::Arn(_) => "URL",
+        QueueAddress::Name(_) => "NAME",
     }
 }
 

@@ -107,12 +107,20 @@ pub static SETTINGS: &[Setting] = &[
         "How it is written: `text` on a terminal and `json` elsewhere, unless set.",
         |c, v| value(c.log_format.get_or_insert(super::LogFormat::Json), v),
     ),
-    each_queue("URL", "URL", None, "The queue's URL, in place of a name.", |q, v| {
-        set(&mut q.address, syntax::queue_url(v))
-    }),
-    each_queue("NAME", "name", None, "The queue's name in SQS: the one in `QUEUES` unless set.", |q, v| {
-        set(&mut q.address, syntax::queue_name(v).map(QueueAddress::Name))
-    }),
+    each_queue(
+        "URL",
+        "URL or ARN",
+        None,
+        "The queue's URL or ARN, in any region and account, in place of a name.",
+        |q, v| set(&mut q.address, syntax::queue_url_or_arn(v)),
+    ),
+    each_queue(
+        "NAME",
+        "name",
+        None,
+        "The queue's name in SQS, in the region and account of the credentials: the one in `QUEUES` unless set.",
+        |q, v| set(&mut q.address, syntax::queue_name(v).map(QueueAddress::Name)),
+    ),
     queue(
         "HANDLER",
         "URL, `exec:…` or JSON array",
@@ -207,7 +215,7 @@ pub static SETTINGS: &[Setting] = &[
         "DEAD_LETTER",
         "name, URL, ARN, or a word",
         Some("redrive-policy"),
-        "Where work goes that has failed for good: a queue, `redrive-policy`, `keep`, `keep-fifo`, or `drop`.",
+        "Where work goes that has failed for good: a queue, in any region and account, `redrive-policy`, `keep`, `keep-fifo`, or `drop`.",
         |q, v| value(&mut q.dead_letter, v),
     ),
     queue(

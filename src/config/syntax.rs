@@ -228,8 +228,13 @@ pub(super) fn queue_name(text: &str) -> Result<String, ValueError> {
     Err(ValueError::new(what, if stem == text { mended } else { format!("{mended}.fifo") }))
 }
 
+/// A queue's URL or its ARN: what finds it in any region and account.
+pub(super) fn queue_url_or_arn(text: &str) -> Result<QueueAddress, ValueError> {
+    if text.starts_with("arn:") { queue_arn(text) } else { queue_url(text) }
+}
+
 /// A queue's URL.
-pub(super) fn queue_url(text: &str) -> Result<QueueAddress, ValueError> {
+fn queue_url(text: &str) -> Result<QueueAddress, ValueError> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let whole = rest.is_some_and(|rest| {
         rest.split_once('/').is_some_and(|(host, path)| !host.is_empty() && !path.is_empty() && !path.ends_with('/'))

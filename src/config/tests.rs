@@ -336,7 +336,7 @@ fn r5_values_that_only_code_can_make_are_checked_too() {
         queue(c).dead_letter = DeadLetter::Queue(QueueAddress::Name("drop".into()));
     });
     check(&["PAYMENTS_NAME"], |c| queue(c).address = QueueAddress::Name("a b".into()));
-    check(&["PAYMENTS_NAME"], |c| queue(c).address = QueueAddress::Arn("arn:aws:sns:x:1:payments".into()));
+    check(&["PAYMENTS_URL"], |c| queue(c).address = QueueAddress::Arn("arn:aws:sns:x:1:payments".into()));
     check(&["PAYMENTS_URL"], |c| queue(c).address = QueueAddress::Url("payments".into()));
     check(&["PAYMENTS_URL"], |c| queue(c).address = QueueAddress::Url("https://nowhere".into()));
 }

@@ -93,7 +93,9 @@ const CREDENTIALS: [&str; 15] = [
 /// | `LEASEHOLD_QUEUE` | the queue's name in the configuration |
 /// | `LEASEHOLD_MESSAGE_ID` | |
 /// | `LEASEHOLD_RECEIVE_COUNT` | how often the message was received, this time included |
-/// | `LEASEHOLD_GROUP_ID` | the message group id, if there is one |
+/// | `LEASEHOLD_GROUP_ID` | the message group id, if there is one: on FIFO queues, and on fair standard queues |
+/// | `LEASEHOLD_DEDUPLICATION_ID` | on FIFO queues |
+/// | `LEASEHOLD_TRACE_HEADER` | the X-Ray trace header, if there is one |
 /// | `LEASEHOLD_SENT_AT` | when the message was sent, in whole seconds since the Unix epoch, if that is known |
 /// | `LEASEHOLD_SNS_TOPIC_ARN`, `_MESSAGE_ID`, `_SUBJECT`, `_PUBLISHED_AT`, `_SEQUENCE_NUMBER` | what SNS says, with `ENVELOPE=sns`, as far as it says it; the time in whole seconds since the Unix epoch |
 /// | `LEASEHOLD_ATTRIBUTE_<NAME>` | each message attribute; the name in upper case, `-` and `.` as `_`; binary values in hexadecimal |

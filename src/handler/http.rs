@@ -84,7 +84,8 @@ const BODY: Duration = Duration::from_millis(500);
 /// | `X-Leasehold-Queue` | the queue's name in the configuration |
 /// | `X-Leasehold-Message-Id` | |
 /// | `X-Leasehold-Receive-Count` | how often the message was received, this time included |
-/// | `X-Leasehold-Group-Id` | the message group id, if there is one |
+/// | `X-Leasehold-Group-Id` | the message group id, if there is one: on FIFO queues, and on fair standard queues |
+/// | `X-Leasehold-Deduplication-Id` | on FIFO queues |
 /// | `X-Leasehold-Sent-At` | when the message was sent, in whole seconds since the Unix epoch, if that is known |
 /// | `X-Leasehold-Sns-Topic-Arn`, `-Message-Id`, `-Subject`, `-Published-At`, `-Sequence-Number` | what SNS says, with `ENVELOPE=sns`, as far as it says it; the time in whole seconds since the Unix epoch, the subject encoded as attributes are |
 /// | `X-Leasehold-Attribute-<Name>` | each message attribute: of the name, what is no letter and no digit is a `-`; of the value, `%` and what is not ASCII is percent-encoded; binary values in hexadecimal |

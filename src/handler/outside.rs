@@ -35,6 +35,7 @@ pub(super) fn facts(message: &Message, cx: &JobContext, now: Millis) -> Vec<(&'s
         ("RECEIVE_COUNT", message.receive_count.to_string()),
     ];
     facts.extend(message.group.clone().map(|group| ("GROUP_ID", group)));
+    facts.extend(message.deduplication_id.clone().map(|id| ("DEDUPLICATION_ID", id)));
     facts.extend(message.sent_at.map(|at| ("SENT_AT", seconds(at))));
     facts
 }

@@ -3,14 +3,10 @@
 //! Owns how each call is sent: how long it may take, how often it is tried, and what it is gathered with. Relies on
 //! [`aws`] for the client. Must never send a receive or a visibility change a second time.
 //!
-//! A queue URL's host is not used where an endpoint is set (`AWS_ENDPOINT_URL`): the SDK then takes only its path. So
-//! LocalStack's URLs work although their host does not resolve.
+//! A queue URL's host says which region to ask, and no more: the SDK sends calls to its own endpoint for that region. Where
+//! an endpoint is set (`AWS_ENDPOINT_URL`) all go there, so that LocalStack's URLs work although their host does not resolve.
 
-use std::{
-    future::Future,
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
@@ -18,7 +14,9 @@ use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
 use self::{
     batch::Batcher,
     calls::{ChangeVisibility, Delete, Send, Target},
+    convert::Told,
     errors::Fault,
+    place::{Arn, Regions},
 };
 use super::{
     BATCH, Broker, DeduplicationScope, LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueAddress, QueueError,
@@ -30,6 +28,7 @@ mod batch;
 mod calls;
 mod convert;
 mod errors;
+mod place;
 #[cfg(test)]
 mod tests;
 
@@ -49,70 +48,90 @@ const LOOK_UP_TRIES: u32 = 3;
 const DEFAULT_VISIBILITY: u64 = 30;
 const DEFAULT_RETENTION: u64 = 4 * 24 * 60 * 60;
 
-/// The queues that one SQS client reaches.
+/// The queues that an SQS client reaches, and those of other regions that its credentials reach.
 #[derive(Debug, Clone)]
 pub struct SqsBroker {
-    client: aws_sdk_sqs::Client,
+    regions: Regions,
     clock: Clock,
 }
 
 impl SqsBroker {
     /// With the client's region, credentials and endpoint; `clock` gives the jitter between tries.
+    ///
+    /// A queue whose URL or ARN names another region is asked there, by a client made from this one.
     #[must_use]
     pub fn new(client: aws_sdk_sqs::Client, clock: Clock) -> Self {
-        Self { client, clock }
+        Self { regions: Regions::new(client), clock }
     }
 
-    /// The URL of a queue. A name and an ARN are looked up; a URL is taken as it is, whether there is such a queue or not.
+    /// For a client whose endpoint is set: no other region is reached through it, and a queue elsewhere is refused.
+    #[must_use]
+    pub fn at_one_endpoint(self) -> Self {
+        Self { regions: self.regions.at_one_endpoint(), ..self }
+    }
+
+    /// The URL of a queue. A name and an ARN are looked up, the latter with its owner's account; a URL is taken as it is,
+    /// whether there is such a queue or not.
     ///
     /// # Errors
     /// [`QueueError::Missing`] where there is no queue of that name, which SQS also says to those who may not see it;
-    /// [`QueueError::Refused`] for an address in another region than the client's, and for one that cannot be read.
+    /// [`QueueError::Refused`] for an address that cannot be read, and for one in another region than that of the
+    /// [one endpoint](Self::at_one_endpoint).
     pub async fn url(&self, address: &QueueAddress) -> Result<String, QueueError> {
-        match address {
-            QueueAddress::Name(name) => self.look_up(name, None).await,
-            QueueAddress::Url(url) => {
-                self.same_region(url, region_of_url(url))?;
-                Ok(url.clone())
-            }
-            QueueAddress::Arn(arn) => {
-                // arn:aws:sqs:eu-central-1:123456789012:payments-dlq
-                let parts: Vec<&str> = arn.split(':').collect();
-                let ["arn", _, "sqs", region, account, name] = parts[..] else {
-                    return Err(QueueError::Refused(format!("{arn:?} is not the ARN of a queue")));
-                };
-                self.same_region(arn, Some(region))?;
-                self.look_up(name, Some(account)).await
-            }
-        }
+        Ok(self.target(address).await?.url)
     }
 
-    async fn look_up(&self, name: &str, account: Option<&str>) -> Result<String, QueueError> {
+    async fn target(&self, address: &QueueAddress) -> Result<Target, QueueError> {
+        let (region, name, account) = match address {
+            QueueAddress::Url(url) => {
+                let client = self.regions.client(address, place::region_of_url(url).as_deref())?;
+                return Ok(Target { client, url: url.clone() });
+            }
+            QueueAddress::Name(name) => (None, name.as_str(), None),
+            QueueAddress::Arn(arn) => {
+                let Some(arn) = Arn::parse(arn) else {
+                    return Err(QueueError::Refused(format!("{arn:?} is not the ARN of a queue")));
+                };
+                (Some(arn.region), arn.name, Some(arn.account))
+            }
+        };
+        let client = self.regions.client(address, region)?;
+        let url = self.look_up(&client, name, account).await?;
+        Ok(Target { client, url })
+    }
+
+    async fn look_up(
+        &self,
+        client: &aws_sdk_sqs::Client,
+        name: &str,
+        account: Option<&str>,
+    ) -> Result<String, QueueError> {
         let reply = retried(&self.clock, || async {
-            let call = self.client.get_queue_url().queue_name(name);
+            let call = client.get_queue_url().queue_name(name);
             let call = call.set_queue_owner_aws_account_id(account.map(str::to_owned));
             Ok(call.customize().config_override(aws::one_attempt(LOOK_UP_TIMEOUT)).send().await?)
         })
         .await?;
         reply.queue_url.ok_or_else(|| QueueError::Unavailable(Some("the reply has no queue URL".into())))
     }
-
-    /// A queue elsewhere would be looked for in the client's own region, and not be found or, worse, be found.
-    fn same_region(&self, address: &str, region: Option<&str>) -> Result<(), QueueError> {
-        match (region, self.client.config().region().map(AsRef::as_ref)) {
-            (Some(theirs), Some(ours)) if theirs != ours => Err(QueueError::Refused(format!(
-                "the queue {address} is in region {theirs}, but calls go to region {ours}; set AWS_REGION={theirs}"
-            ))),
-            _ => Ok(()),
-        }
-    }
 }
 
 #[async_trait]
 impl Broker for SqsBroker {
     async fn open(&self, address: &QueueAddress) -> Result<Arc<dyn Queue>, QueueError> {
-        let url = self.url(address).await?;
-        Ok(Arc::new(SqsQueue::new(self.client.clone(), url, self.clock.clone())))
+        let Target { client, url } = self.target(address).await?;
+        Ok(Arc::new(SqsQueue::new(client, url, self.clock.clone())))
+    }
+
+    fn looks_in(&self, address: &QueueAddress) -> Option<String> {
+        let own = self.regions.own();
+        match address {
+            QueueAddress::Name(_) => Some(format!("region {}, in the account of the credentials", own?)),
+            QueueAddress::Url(url) => Some(format!("region {}", place::region_of_url(url).as_deref().or(own)?)),
+            QueueAddress::Arn(arn) => {
+                Arn::parse(arn).map(|arn| format!("region {}, account {}", arn.region, arn.account))
+            }
+        }
     }
 }
 
@@ -124,7 +143,7 @@ pub struct SqsQueue {
     deletes: Batcher<Delete>,
     visibilities: Batcher<ChangeVisibility>,
     sends: Batcher<Send>,
-    told_of_receive_count: AtomicBool,
+    told: Told,
 }
 
 impl SqsQueue {
@@ -136,7 +155,7 @@ impl SqsQueue {
             deletes: Batcher::new(Delete(target.clone()), clock.clone()),
             visibilities: Batcher::new(ChangeVisibility(target.clone()), clock.clone()),
             sends: Batcher::new(Send(target.clone()), clock.clone()),
-            told_of_receive_count: AtomicBool::new(false),
+            told: Told::default(),
             target,
             clock,
         }
@@ -159,7 +178,7 @@ impl Queue for SqsQueue {
         let timeout = ask.wait + RECEIVE_MARGIN;
         let sent = call.customize().config_override(aws::one_attempt(timeout)).send().await;
         let messages = sent.map_err(Fault::from)?.messages.unwrap_or_default();
-        Ok(messages.into_iter().filter_map(|from| convert::received(from, &self.told_of_receive_count)).collect())
+        Ok(messages.into_iter().filter_map(|from| convert::received(from, &self.told)).collect())
     }
 
     async fn delete(&self, handle: &ReceiptHandle) -> Result<(), QueueError> {
@@ -221,12 +240,4 @@ where
         }
         tokio::time::sleep(batch::backoff(clock, attempt)).await;
     }
-}
-
-/// The region in a URL such as `https://sqs.eu-central-1.amazonaws.com/123456789012/payments`; `None` for hosts that are
-/// not SQS's own.
-fn region_of_url(url: &str) -> Option<&str> {
-    let host = url.split_once("://")?.1.split(['/', ':']).next()?;
-    let (region, domain) = host.strip_prefix("sqs.")?.split_once('.')?;
-    matches!(domain, "amazonaws.com" | "amazonaws.com.cn").then_some(region)
 }

@@ -13,7 +13,7 @@ use crate::{
     guard::{Change, Failure, Guard, Pk, Written},
     lease::Lease,
     message::{Attribute, AttributeValue, Message},
-    queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueError},
+    queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueError, attribute_problem},
 };
 
 /// The name of the one message attribute that a dead-lettered copy carries.
@@ -53,7 +53,7 @@ pub struct Note {
     pub message_id: String,
     /// When it was dead-lettered.
     pub dead_at: Millis,
-    /// Message attributes that this one displaced, since SQS takes ten at the most.
+    /// Message attributes that this one displaced, since SQS takes ten at the most, or that it would not take at all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) displaced: BTreeMap<String, Displaced>,
 }
@@ -178,13 +178,16 @@ pub(crate) async fn mark_copied(guard: &dyn Guard, clock: &Clock, pk: &Pk, failu
 pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
     let plain = Outgoing::from(message);
     let mut copy = plain.clone();
-    // One of the same name that is not ours.
-    if let Some(theirs) = copy.attributes.remove(ATTRIBUTE) {
-        note.displaced.insert(ATTRIBUTE.to_owned(), theirs.into());
-    }
+    // One of the same name that is not ours; and any that SQS would not take, for it would refuse the copy for it. Such
+    // come from services that take more, or out of a note that somebody else has written.
+    let is_odd = |name: &str, attribute: &Attribute| name == ATTRIBUTE || attribute_problem(name, attribute).is_some();
+    let odd = copy.attributes.extract_if(.., |name, attribute| is_odd(name, attribute));
+    note.displaced.extend(odd.map(|(name, attribute)| (name, attribute.into())));
     while copy.attributes.len() >= MOST_ATTRIBUTES {
-        let Some((name, attribute)) = copy.attributes.pop_last() else { break };
-        note.displaced.insert(name, attribute.into());
+        // The smallest: in the note a value takes more room than it did, bytes four times.
+        let smallest = copy.attributes.iter().min_by_key(|(name, attribute)| name.len() + attribute.size());
+        let Some(name) = smallest.map(|(name, _)| name.clone()) else { break };
+        note.displaced.extend(copy.attributes.remove_entry(&name).map(|(name, attribute)| (name, attribute.into())));
     }
     let Ok(json) = serde_json::to_string(&note) else { return plain };
     // SQS takes only what XML does. Of what it does not take, JSON escapes all but these by itself.
@@ -196,7 +199,11 @@ pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
 /// Takes the note out of a message's attributes, and puts back what it displaced.
 pub(crate) fn unpack(message: &mut Message) {
     let Some(json) = message.attribute(ATTRIBUTE) else { return };
+    // Every note of ours names its failure. One that does not is somebody else's JSON, of which all would be lost.
     match serde_json::from_str::<Note>(json) {
+        Ok(note) if note.failure_id.is_empty() => {
+            tracing::warn!(message_id = %message.id, "the attribute {ATTRIBUTE:?} is not one of ours; ignored");
+        }
         Ok(mut note) => {
             message.attributes.remove(ATTRIBUTE);
             message
@@ -243,19 +250,73 @@ mod tests {
         Message { attributes: copy.attributes, body: copy.body, ..message_with(0) }.unpacked()
     }
 
+    fn note() -> Note {
+        Note { code: "declined".into(), failure_id: "f1".into(), ..Note::default() }
+    }
+
+    fn typed(data_type: &str, value: AttributeValue) -> Attribute {
+        Attribute { data_type: data_type.into(), value }
+    }
+
     #[test]
     fn t3_a_copy_carries_its_reason_and_comes_back_as_it_was_even_with_ten_attributes() {
         for count in [0, 9, 10] {
-            let mut message = message_with(count);
-            if count == 10 {
-                let binary = Attribute { data_type: "Binary".into(), value: AttributeValue::Binary(vec![0, 255]) };
-                message.attributes.insert("a9".into(), binary);
-            }
-            let copy = pack(&message, Note { code: "declined".into(), ..Note::default() });
+            let message = message_with(count);
+            let copy = pack(&message, note());
             assert!(copy.attributes.len() <= MOST_ATTRIBUTES);
             let back = back(copy);
             assert_eq!(back.attributes, message.attributes);
             assert_eq!(back.dead_letter.map(|note| note.code), Some("declined".to_owned()));
+        }
+    }
+
+    #[test]
+    fn t3_a_displaced_attribute_of_any_kind_comes_back_byte_for_byte() {
+        let all_bytes: Vec<u8> = (0..=255).collect();
+        for displaced in [
+            typed("String.custom", AttributeValue::Text("\u{fffd}\t\r\n\"\\ 世界 🦀".into())),
+            typed("Number.int", AttributeValue::Text("-007.50".into())),
+            typed("Binary.png", AttributeValue::Binary(all_bytes)),
+            typed("Binary", AttributeValue::Binary(vec![0])),
+        ] {
+            for name in ["odd", ATTRIBUTE] {
+                let mut message = message_with(9);
+                // Larger than the odd one, which is then what has to go.
+                message.attributes.values_mut().for_each(|value| *value = Attribute::text("x".repeat(1000)));
+                message.attributes.insert(name.into(), displaced.clone());
+                let copy = pack(&message, note());
+                assert!(copy.attributes.keys().all(|kept| kept != "odd"), "{:?}", copy.attributes.keys());
+                assert_eq!(copy.attributes.len(), MOST_ATTRIBUTES);
+                assert_eq!(back(copy).attributes, message.attributes, "{name}: {displaced:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn t3_what_sqs_would_not_take_keeps_no_copy_from_being_sent() {
+        let mut message = message_with(2);
+        let mut add = |name: &str, attribute| message.attributes.insert(name.to_owned(), attribute);
+        add("empty", Attribute::text(""));
+        add("control", Attribute::text("\0\u{1b}\u{fffe}"));
+        add("none", typed("Binary", AttributeValue::Binary(Vec::new())));
+        add("AWS.reserved", Attribute::text("x"));
+        add(&"n".repeat(300), Attribute::text("x"));
+        let copy = pack(&message, note());
+        assert_eq!(copy.attributes.keys().collect::<Vec<_>>(), ["a0", "a1", ATTRIBUTE]);
+        assert!(copy.attributes.iter().all(|(name, attribute)| attribute_problem(name, attribute).is_none()));
+        assert_eq!(back(copy).attributes, message.attributes);
+    }
+
+    #[test]
+    fn t3_a_copy_is_as_large_as_a_message_can_be_and_then_goes_without_its_reason() {
+        let room = LARGEST_MESSAGE - pack(&message_with(0), note()).size();
+        for (more, has_reason) in [(0, true), (1, false)] {
+            // Three bytes a character, and what is left over.
+            let length = room + more + 2;
+            let body = "世".repeat(length / 3) + &"x".repeat(length % 3);
+            let copy = pack(&Message { body, ..message_with(0) }, note());
+            assert_eq!(copy.attributes.contains_key(ATTRIBUTE), has_reason);
+            assert!(copy.size() <= LARGEST_MESSAGE, "{}", copy.size());
         }
     }
 
@@ -268,7 +329,7 @@ mod tests {
     #[test]
     fn t3_a_reason_with_characters_that_sqs_does_not_take_is_copied_and_read_back() {
         let reason = "\u{1b}[31mno \u{fffe}\u{ffff}\0".to_owned();
-        let copy = pack(&message_with(0), Note { message: reason.clone(), ..Note::default() });
+        let copy = pack(&message_with(0), Note { message: reason.clone(), ..note() });
         let AttributeValue::Text(json) = &copy.attributes[ATTRIBUTE].value else { panic!("a text") };
         assert!(!json.contains(|c| c < ' ' || matches!(c, '\u{fffe}' | '\u{ffff}')), "{json:?}");
         assert_eq!(back(copy).dead_letter.map(|note| note.message), Some(reason));
@@ -276,10 +337,18 @@ mod tests {
 
     #[test]
     fn an_attribute_that_is_not_ours_stays_where_it_is() {
-        let mut message = message_with(0);
-        message.attributes.insert(ATTRIBUTE.into(), Attribute::text("something else"));
-        let unpacked = message.clone().unpacked();
-        assert_eq!(unpacked, message);
-        assert_eq!(back(pack(&message, Note::default())).attributes, message.attributes, "a copy does not lose it");
+        for theirs in [
+            Attribute::text("something else"),
+            Attribute::text("{}"),
+            Attribute::text(r#"{"code":"EUR","message":"of another program","failures":1}"#),
+            Attribute::text(r#"{"failure_id":7}"#),
+            typed("Binary", AttributeValue::Binary(br#"{"failure_id":"f1"}"#.to_vec())),
+        ] {
+            let mut message = message_with(0);
+            message.attributes.insert(ATTRIBUTE.into(), theirs);
+            let unpacked = message.clone().unpacked();
+            assert_eq!(unpacked, message);
+            assert_eq!(back(pack(&message, note())).attributes, message.attributes, "a copy does not lose it");
+        }
     }
 }

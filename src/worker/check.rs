@@ -241,7 +241,7 @@ async fn look_at_queue(
     let variable = |setting| crate::config::variable(name, setting);
     let queue = match broker.open(&config.address).await {
         Ok(queue) => queue,
-        Err(error) => return wrong_address(error, &config.address, &variable("URL"), problems),
+        Err(error) => return wrong_address(error, broker, &config.address, &variable("URL"), problems),
     };
     let facts = match queue.facts().await {
         Ok(facts) => Some(facts),
@@ -254,7 +254,7 @@ async fn look_at_queue(
             );
             None
         }
-        Err(error) => return wrong_address(error, &config.address, &variable("URL"), problems),
+        Err(error) => return wrong_address(error, broker, &config.address, &variable("URL"), problems),
     };
     let remembers = config.guard == GuardMode::Claim;
     if let Some(facts) = facts.as_ref().filter(|facts| remembers && facts.retention > config.done_ttl) {
@@ -301,13 +301,14 @@ async fn look_at_queue(
             let dead_letters = DeadLetters::Queue(Target { queue: dead, fifo });
             Ok(Some(Seen { queue, facts, dead_letters }))
         }
-        Err(error) => wrong_address(error, &target, &variable("DEAD_LETTER"), problems),
+        Err(error) => wrong_address(error, broker, &target, &variable("DEAD_LETTER"), problems),
     }
 }
 
 /// Tells an address that is wrong from one that cannot be reached.
 fn wrong_address<T>(
     error: QueueError,
+    broker: &dyn Broker,
     address: &QueueAddress,
     variable: &str,
     problems: &mut Vec<Problem>,
@@ -317,7 +318,9 @@ fn wrong_address<T>(
     }
     problems.push(match error {
         QueueError::Missing => {
-            Problem::new(format!("there is no queue {address}"), format!("{variable}=<the queue's URL>"))
+            let place = broker.looks_in(address).map(|place| format!(" in {place}")).unwrap_or_default();
+            let what = format!("there is no queue {address}{place}, or the credentials may not see it");
+            Problem::new(what, format!("{variable}=<its URL, in whatever region and account it is>"))
         }
         error => Problem::new(
             format!("the queue {address} cannot be used: {}", in_full(&error)),

@@ -15,6 +15,7 @@ use crate::{
     config::{
         Config, DurationText, GuardMode, QueueConfig,
         explain::{WHY_LOWERED, longest_wait},
+        retention,
     },
     guard::{
         ControlKey, Guard,
@@ -109,6 +110,9 @@ impl Site {
         let facts = seen.facts.as_ref();
         for warning in facts.map(|facts| keys::warnings(name, &queue, facts)).unwrap_or_default() {
             tracing::warn!(queue = name, "{warning}");
+        }
+        if let Some(short) = facts.and_then(|facts| retention::too_short(name, &queue, facts.retention)) {
+            tracing::warn!(queue = name, "{short}");
         }
         let guard = (queue.guard == GuardMode::Claim).then(|| Arc::clone(&self.watched));
         let circuit = |what: String, ends| Arc::new(Circuit::new(what, ends, self.clock.clone()));

@@ -62,6 +62,10 @@ pub(crate) struct Differences {
     pub(crate) redrive_changes_the_id: bool,
     /// It loses the trace header.
     pub(crate) drops_the_trace_header: bool,
+    /// The longest name of an attribute that it takes, in characters.
+    pub(crate) longest_attribute_name: usize,
+    /// Attributes that it takes although AWS does not.
+    pub(crate) takes_attributes: &'static [&'static str],
 }
 
 impl Default for Differences {
@@ -77,6 +81,8 @@ impl Default for Differences {
             one_message_per_group: false,
             redrive_changes_the_id: false,
             drops_the_trace_header: false,
+            longest_attribute_name: 256,
+            takes_attributes: &[],
         }
     }
 }
@@ -88,6 +94,8 @@ macro_rules! queue_contract {
         $crate::queue::queue_contract! {
             @each $module, $fixture, [$($option = $value),*],
             attributes_and_body_come_back_as_they_were_sent,
+            attributes_of_every_kind_come_back,
+            attributes_that_sqs_does_not_take_are_refused,
             system_attributes_are_told,
             a_dead_letter_note_is_unpacked,
             the_largest_message_passes_and_a_larger_one_is_refused,

@@ -6,6 +6,7 @@ use futures_util::future::try_join_all;
 use leasehold::{
     Message,
     aws::{self, Aws},
+    message::{Attribute, AttributeValue},
     queue::{BATCH, Broker, QueueAddress, Receive},
 };
 use rustix::process::Signal;
@@ -59,6 +60,23 @@ async fn arguments_arrive_with_their_attributes_as_often_as_asked() {
     let mut bodies = bodies(&messages);
     bodies.sort_unstable();
     assert_eq!(bodies, ["one", "one", "{\"id\": 2}", "{\"id\": 2}"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attributes_of_every_type_arrive() {
+    let bench = Bench::new().await;
+    let trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1";
+    let args = ["x", "-a", "n:Number.int=-7", "-a", "b:Binary.png=00ff", "--trace-header", trace];
+    Leasehold::default().run(&to_jobs(&bench, &args)).await.check(0);
+    let message = received(&bench, "jobs").await.remove(0);
+    let number = Attribute { data_type: "Number.int".into(), value: AttributeValue::Text("-7".into()) };
+    let bytes = Attribute { data_type: "Binary.png".into(), value: AttributeValue::Binary(vec![0, 255]) };
+    assert_eq!(message.attributes, [("b".to_owned(), bytes), ("n".to_owned(), number)].into());
+    let wrong = Leasehold::default().run(&to_jobs(&bench, &["x", "-a", "AWS.a=b"])).await.check(64);
+    assert!(wrong.err.contains("reserved"), "{}", wrong.err);
+    // The engine has no fair queues, and says so.
+    let fair = Leasehold::default().run(&to_jobs(&bench, &["x", "--group", "tenant-7"])).await.check(1);
+    assert!(fair.err.contains("MessageGroupId"), "{}", fair.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,8 @@
 
 mod api;
 mod bench;
+mod carrying;
+mod edges;
 mod envelopes;
 mod guarding;
 mod holding;

@@ -26,6 +26,7 @@ use sending::{Cut, Form, Sent, told};
 use show::Show;
 use source::Source;
 
+mod attribute;
 mod options;
 mod sending;
 mod show;
@@ -104,7 +105,18 @@ async fn open(args: &Args, address: &QueueAddress) -> Result<Arc<dyn Queue>, End
     if let Some(problem) = aws::problems(&sdk).into_iter().next() {
         return Err(Ended { code: exit::CONFIGURATION, told: problem.to_string() });
     }
-    Aws::new(&sdk).sqs().open(address).await.map_err(|error| not_usable(&error, address, args))
+    let broker = Aws::new(&sdk).sqs();
+    broker.open(address).await.map_err(|error| match (&error, broker.looks_in(address)) {
+        (QueueError::Missing, Some(place)) if args.endpoint_url.is_none() => missing(address, &format!(" in {place}")),
+        _ => not_usable(&error, address, args),
+    })
+}
+
+fn missing(address: &QueueAddress, place: &str) -> Ended {
+    let what = format!("there is no queue {address}{place}, or the credentials may not see it");
+    let mend =
+        "its URL instead, in whatever region and account it is; AWS_REGION and AWS_PROFILE as for every AWS tool";
+    Ended { code: exit::CONFIGURATION, told: Problem::new(what, mend).to_string() }
 }
 
 /// A queue that cannot be sent to, whatever the message.
@@ -120,10 +132,7 @@ fn not_usable(error: &QueueError, address: &QueueAddress, args: &Args) -> Ended 
             let name = address.queue_name();
             (format!("there is no queue {name}{place}"), format!("leasehold dev {name}"))
         }
-        QueueError::Missing => (
-            format!("there is no queue {address}{place}, or the credentials may not see it"),
-            "the queue's URL instead; AWS_REGION and AWS_PROFILE as for every AWS tool".to_owned(),
-        ),
+        QueueError::Missing => return missing(address, &place),
         error => (
             format!("the queue {address}{place} cannot be used: {}", told(error)),
             format!(

@@ -177,6 +177,23 @@ fn url_and_name_exclude_each_other() {
 }
 
 #[test]
+fn a_queue_elsewhere_is_set_by_its_url_or_its_arn() {
+    let lines = |url: &str| {
+        let url = format!("LEASEHOLD_A_URL={url}");
+        let vars =
+            ["LEASEHOLD_QUEUES=a", "LEASEHOLD_A_KEY=/id", &url].map(|line| line.split_once('=').expect("a line"));
+        Config::from_vars(vars.map(|(name, value)| (name.to_owned(), value.to_owned()))).map(|(config, _)| config)
+    };
+    let arn = "arn:aws:sqs:eu-west-1:210987654321:jobs";
+    assert_eq!(lines(arn).expect("read").queues["a"].address, QueueAddress::Arn(arn.into()));
+    let url = "https://sqs.eu-west-1.amazonaws.com/210987654321/jobs";
+    assert_eq!(lines(url).expect("read").queues["a"].address, QueueAddress::Url(url.into()));
+    for text in ["jobs", "arn:aws:sns:eu-west-1:210987654321:jobs"] {
+        assert!(lines(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn names_that_resemble_a_setting_or_name_a_listed_queue_are_problems() {
     for (line, mend) in [
         ("LEASEHOLD_PAYMENTS_CONCURENCY=5", "LEASEHOLD_PAYMENTS_CONCURRENCY=5"),

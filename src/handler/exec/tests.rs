@@ -87,15 +87,18 @@ async fn body_and_facts_reach_the_program() {
     let out = folder.path().join("out");
     let mut message = message("{\"id\": 1}");
     message.group = Some("g".to_owned());
+    message.deduplication_id = Some("d".to_owned());
+    message.trace_header = Some("Root=1".to_owned());
     message.attributes.insert("order-id".to_owned(), Attribute::text("7"));
     let cx = JobContext::of(&message);
     let script = format!("{{ cat; echo; env | grep ^LEASEHOLD_ | sort; }} > {}", out.display());
     assert!(shell(&script).handle(&Raw(Arc::new(message)), &cx).await.is_ok());
     let told = fs::read_to_string(out).expect("was written");
     let (deadline, told): (Vec<_>, Vec<_>) = told.lines().partition(|line| line.starts_with("LEASEHOLD_DEADLINE="));
-    let expected = "{\"id\": 1}\nLEASEHOLD_ATTEMPT=3\nLEASEHOLD_ATTRIBUTE_ORDER_ID=7\nLEASEHOLD_FENCE=42\n\
+    let expected = "{\"id\": 1}\nLEASEHOLD_ATTEMPT=3\nLEASEHOLD_ATTRIBUTE_ORDER_ID=7\nLEASEHOLD_DEDUPLICATION_ID=d\n\
+                    LEASEHOLD_FENCE=42\n\
                     LEASEHOLD_GROUP_ID=g\nLEASEHOLD_IDEMPOTENCY_KEY=payments#k-1\nLEASEHOLD_MESSAGE_ID=m-1\n\
-                    LEASEHOLD_QUEUE=payments\nLEASEHOLD_RECEIVE_COUNT=2";
+                    LEASEHOLD_QUEUE=payments\nLEASEHOLD_RECEIVE_COUNT=2\nLEASEHOLD_TRACE_HEADER=Root=1";
     assert_eq!(told.join("\n"), expected);
     let deadline: u64 = deadline[0].trim_start_matches("LEASEHOLD_DEADLINE=").parse().expect("a number");
     let left = deadline.saturating_sub(Clock::system().wall().0 / 1000);

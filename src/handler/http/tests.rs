@@ -155,6 +155,7 @@ async fn an_app_gets_body_and_facts() {
     let mut app = App::answering(OK, Then::Serve).await;
     let mut message = message("{\"id\": 1}");
     message.group = Some("g".to_owned());
+    message.deduplication_id = Some("d".to_owned());
     message.sent_at = Some(Millis(1_700_000_000_900));
     message.trace_header = Some("Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1".to_owned());
     let mut add = |name: &str, value| message.attributes.insert(name.to_owned(), value);
@@ -190,6 +191,7 @@ async fn an_app_gets_body_and_facts() {
          x-leasehold-attribute-bytes: 00ff\n\
          x-leasehold-attribute-order-id: 7 %25 of %C3%A9%20\n\
          x-leasehold-attribute-traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n\
+         x-leasehold-deduplication-id: d\n\
          x-leasehold-fence: 42\n\
          x-leasehold-group-id: g\n\
          x-leasehold-message-id: m-1\n\

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use crate::{
-    message::{Attribute, AttributeValue},
-    queue::{BATCH, LARGEST_MESSAGE, LONGEST_VISIBILITY, MOST_ATTRIBUTES, Outgoing, QueueError, QueueFacts, Receive},
+use crate::queue::{
+    BATCH, LARGEST_MESSAGE, LONGEST_VISIBILITY, MOST_ATTRIBUTES, Outgoing, QueueError, QueueFacts, Receive,
+    accepted::{attribute_problem, is_allowed},
 };
 
 /// AWS's longest long poll.
@@ -33,7 +33,8 @@ pub(super) fn send(message: &Outgoing, queue: &QueueFacts) -> Result<(), QueueEr
     ensure(message.size() <= LARGEST_MESSAGE, "the message is larger than 1048576 bytes")?;
     ensure(message.attributes.len() <= MOST_ATTRIBUTES, "there are more than 10 message attributes")?;
     for (name, attribute) in &message.attributes {
-        ensure(is_sound(attribute), &format!("the message attribute {name:?} has no value, or one of another type"))?;
+        let problem = attribute_problem(name, attribute);
+        ensure(problem.is_none(), &format!("the message attribute {name:?} {}", problem.unwrap_or_default()))?;
     }
     let delay = message.delay.unwrap_or_default();
     whole_seconds("DelaySeconds", delay)?;
@@ -53,19 +54,6 @@ pub(super) fn send(message: &Outgoing, queue: &QueueFacts) -> Result<(), QueueEr
 /// SQS counts in seconds. An adapter would have to round; here a caller that relies on it is found out.
 pub(super) fn whole_seconds(name: &str, duration: Duration) -> Result<(), QueueError> {
     ensure(duration.subsec_nanos() == 0, &format!("{name} must be in whole seconds"))
-}
-
-/// The characters that `SendMessage` takes: those of XML.
-fn is_allowed(c: char) -> bool {
-    matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{fffd}' | '\u{10000}'..)
-}
-
-fn is_sound(attribute: &Attribute) -> bool {
-    let kind = attribute.data_type.split('.').next().unwrap_or_default();
-    match &attribute.value {
-        AttributeValue::Text(text) => matches!(kind, "String" | "Number") && !text.is_empty(),
-        AttributeValue::Binary(bytes) => kind == "Binary" && !bytes.is_empty(),
-    }
 }
 
 fn ensure(holds: bool, otherwise: &str) -> Result<(), QueueError> {

@@ -2,7 +2,8 @@
 //!
 //! Owns the waiting, the entry ids and what is sent once more. A batch is a future that its callers share: whichever of
 //! them is polled drives it for all. So there is no task that somebody must end, no caller whose going strands the
-//! others, and nothing is sent once the last of them is gone. Must never answer an entry by another's verdict.
+//! others, and nothing is sent once the last of them is gone. An entry with its final verdict is answered at once, while
+//! others are still tried again. Must never answer an entry by another's verdict.
 
 use std::{
     fmt,
@@ -19,7 +20,7 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared, join_all},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::errors::{Fault, Meaning};
 use crate::{
@@ -27,8 +28,8 @@ use crate::{
     queue::{BATCH, LARGEST_MESSAGE},
 };
 
-/// How long a batch stays open, unless its call says otherwise, when no other is under way: long enough for the calls that one event sets off at once,
-/// such as a beat's tick, and nothing that a lone call would notice.
+/// How long a batch stays open, unless its call says otherwise, when no other is under way: long enough for the calls that
+/// one event sets off at once, such as a beat's tick, and nothing that a lone call would notice.
 const LONE_LINGER: Duration = Duration::from_millis(1);
 
 /// How long a batch stays open while another is under way, which is when more calls are likely to come. About the time
@@ -88,7 +89,8 @@ struct Inner<C> {
     under_way: AtomicUsize,
 }
 
-type Batch = BoxFuture<'static, Arc<[Verdict]>>;
+/// Ends when all of its entries are answered.
+type Batch = BoxFuture<'static, ()>;
 
 struct Open<C: BatchCall> {
     seats: Arc<Seats<C>>,
@@ -100,25 +102,34 @@ impl<C: BatchCall> Batcher<C> {
         Self { shared: Arc::new(Inner { call, clock, under_way: AtomicUsize::new(0) }), open: Mutex::new(None) }
     }
 
-    /// Sends `entry`, with others if there are any, and answers what came of it.
+    /// Sends `entry`, with others if there are any, and answers what came of it as soon as that will not change.
     ///
     /// # Cancel safety
-    /// Dropping it before the batch is sent takes the entry out. Afterwards the outcome is unknown; the others of the
-    /// batch get their answers all the same.
+    /// Dropping it before the batch is sent takes the entry out. Afterwards the outcome is unknown, and the entry is not
+    /// sent again; the others of the batch get their answers all the same.
     pub(super) async fn call(&self, entry: C::Entry) -> Verdict {
-        let (seat, batch) = self.join(entry);
-        let verdicts = batch.await;
-        verdicts.get(seat.position).cloned().unwrap_or_else(|| Err(no_verdict()))
+        let (waiting, mut answer) = Waiting::new(entry);
+        let (_seat, batch) = self.join(waiting);
+        // Biased: an answer that is there needs no batch any more. What loses is only our share in driving the batch,
+        // which those who still wait for theirs go on with.
+        let heard = tokio::select! {
+            biased;
+            heard = &mut answer => heard.ok(),
+            () = batch => answer.try_recv().ok(),
+        };
+        heard.unwrap_or_else(|| Err(no_verdict()))
     }
 
-    fn join(&self, entry: C::Entry) -> (Seat<C>, Shared<Batch>) {
+    fn join(&self, waiting: Waiting<C::Entry>) -> (Seat<C>, Shared<Batch>) {
         let mut open = lock(&self.open);
-        if let Some((seats, batch)) = open.as_ref().and_then(|open| Some((&open.seats, open.batch.upgrade()?)))
-            && let Some(position) = seats.take(&entry)
-        {
-            return (Seat { seats: Arc::clone(seats), position }, batch);
-        }
-        let seats = Arc::new(Seats::with(entry));
+        let waiting = match open.as_ref().and_then(|open| Some((&open.seats, open.batch.upgrade()?))) {
+            None => waiting,
+            Some((seats, batch)) => match seats.take(waiting) {
+                Ok(position) => return (Seat { seats: Arc::clone(seats), position }, batch),
+                Err(waiting) => waiting,
+            },
+        };
+        let seats = Arc::new(Seats::with(waiting));
         let batch = gather(Arc::clone(&self.shared), Arc::clone(&seats)).boxed().shared();
         *open = batch.downgrade().map(|batch| Open { seats: Arc::clone(&seats), batch });
         (Seat { seats, position: 0 }, batch)
@@ -132,7 +143,7 @@ impl<C: BatchCall> fmt::Debug for Batcher<C> {
 }
 
 /// Waits until the batch is full or has lingered, then sends it.
-async fn gather<C: BatchCall>(shared: Arc<Inner<C>>, seats: Arc<Seats<C>>) -> Arc<[Verdict]> {
+async fn gather<C: BatchCall>(shared: Arc<Inner<C>>, seats: Arc<Seats<C>>) {
     let linger = if shared.under_way.load(Ordering::Relaxed) == 0 { C::LINGER.0 } else { C::LINGER.1 };
     // Biased: a full batch goes, whether it has lingered or not. What loses is only a wait.
     tokio::select! {
@@ -141,7 +152,7 @@ async fn gather<C: BatchCall>(shared: Arc<Inner<C>>, seats: Arc<Seats<C>>) -> Ar
         () = tokio::time::sleep(linger) => {}
     }
     let _under_way = UnderWay::count(&shared.under_way);
-    carry_out(&shared.call, &shared.clock, &seats.close()).await.into()
+    carry_out(&shared.call, &shared.clock, seats.close()).await;
 }
 
 /// Counts a batch as under way, also if it is dropped.
@@ -160,36 +171,69 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// One entry, and the caller that waits for what comes of it.
+struct Waiting<E> {
+    entry: E,
+    /// `None` once it is answered.
+    answer: Option<oneshot::Sender<Verdict>>,
+}
+
+impl<E> Waiting<E> {
+    fn new(entry: E) -> (Self, oneshot::Receiver<Verdict>) {
+        let (answer, heard) = oneshot::channel();
+        (Self { entry, answer: Some(answer) }, heard)
+    }
+
+    /// Answers, unless the fault is one that passes and the entry can be sent again.
+    fn hear(&mut self, verdict: Verdict, tries_left: u32) {
+        let is_final = tries_left == 0 || !verdict.as_ref().is_err_and(Fault::is_transient);
+        if is_final && let Some(answer) = self.answer.take() {
+            // Refused where the caller has gone: then nobody asks.
+            let _ = answer.send(verdict);
+        }
+    }
+
+    /// Whether it is to be sent again: it has no answer yet, and somebody waits for one.
+    fn waits(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| !answer.is_closed())
+    }
+}
+
+type Row<E> = Vec<Option<Waiting<E>>>;
+
 /// The entries of one batch.
 struct Seats<C: BatchCall> {
     /// `None` once the batch is closed; an entry is `None` when its caller has gone.
-    entries: Mutex<Option<Vec<Option<C::Entry>>>>,
+    entries: Mutex<Option<Row<C::Entry>>>,
     /// Told when nothing more will fit.
     full: Notify,
 }
 
 impl<C: BatchCall> Seats<C> {
-    fn with(entry: C::Entry) -> Self {
-        Self { entries: Mutex::new(Some(vec![Some(entry)])), full: Notify::new() }
+    fn with(waiting: Waiting<C::Entry>) -> Self {
+        Self { entries: Mutex::new(Some(vec![Some(waiting)])), full: Notify::new() }
     }
 
-    /// The position that `entry` got, if it fits. If it does not, the batch has waited long enough.
-    fn take(&self, entry: &C::Entry) -> Option<usize> {
+    /// The position that an entry got, or the entry back if it does not fit: then the batch has waited long enough.
+    fn take(&self, waiting: Waiting<C::Entry>) -> Result<usize, Waiting<C::Entry>> {
         let mut entries = lock(&self.entries);
-        let entries = entries.as_mut()?;
-        let size = C::size(entry) + entries.iter().flatten().map(C::size).sum::<usize>();
-        let fits = entries.len() < BATCH && size <= LARGEST_MESSAGE;
-        if fits {
-            entries.push(Some(entry.clone()));
+        let Some(entries) = entries.as_mut() else { return Err(waiting) };
+        let taken = entries.iter().flatten().map(|waiting| C::size(&waiting.entry)).sum::<usize>();
+        if entries.len() == BATCH || taken + C::size(&waiting.entry) > LARGEST_MESSAGE {
+            self.full.notify_one();
+            return Err(waiting);
         }
-        if !fits || entries.len() == BATCH {
+        entries.push(Some(waiting));
+        if entries.len() == BATCH {
             self.full.notify_one();
         }
-        fits.then(|| entries.len() - 1)
+        Ok(entries.len() - 1)
     }
 
-    fn close(&self) -> Vec<Option<C::Entry>> {
-        lock(&self.entries).take().unwrap_or_default()
+    /// What is left to be sent, each with its position.
+    fn close(&self) -> Vec<(usize, Waiting<C::Entry>)> {
+        let entries = lock(&self.entries).take().unwrap_or_default();
+        entries.into_iter().enumerate().filter_map(|(position, waiting)| Some((position, waiting?))).collect()
     }
 }
 
@@ -208,32 +252,19 @@ impl<C: BatchCall> Drop for Seat<C> {
     }
 }
 
-/// Sends the entries, and those with a passing fault again, as often as the call allows. Answers by position.
-async fn carry_out<C: BatchCall>(call: &C, clock: &Clock, entries: &[Option<C::Entry>]) -> Vec<Verdict> {
-    let mut verdicts: Vec<Verdict> = entries.iter().map(|_| Err(no_verdict())).collect();
+/// Sends the entries, and those with a passing fault again, as often as the call allows.
+async fn carry_out<C: BatchCall>(call: &C, clock: &Clock, mut left: Vec<(usize, Waiting<C::Entry>)>) {
     for attempt in 1..=C::TRIES {
-        let left: Vec<(usize, &C::Entry)> = entries
-            .iter()
-            .zip(&verdicts)
-            .enumerate()
-            .filter_map(|(position, (entry, verdict))| match verdict {
-                Err(fault) if fault.is_transient() => Some((position, entry.as_ref()?)),
-                _ => None,
-            })
-            .collect();
+        if attempt > 1 && !left.is_empty() {
+            tokio::time::sleep(backoff(clock, attempt)).await;
+            left.retain(|(_, waiting)| waiting.waits());
+        }
         if left.is_empty() {
             break;
         }
-        if attempt > 1 {
-            tokio::time::sleep(backoff(clock, attempt)).await;
-        }
-        for (position, verdict) in send(call, &left).await {
-            if let Some(of_entry) = verdicts.get_mut(position) {
-                *of_entry = verdict;
-            }
-        }
+        send(call, &mut left, C::TRIES - attempt).await;
+        left.retain(|(_, waiting)| waiting.waits());
     }
-    verdicts
 }
 
 /// The pause before the `attempt`-th try of a call that is sent again.
@@ -243,18 +274,29 @@ pub(super) fn backoff(clock: &Clock, attempt: u32) -> Duration {
 
 /// Sends the entries once. If the batch as a whole is refused for what may be a single entry's fault, nothing of it was
 /// done, and each is sent by itself, so that the bad one harms no other.
-async fn send<C: BatchCall>(call: &C, entries: &[(usize, &C::Entry)]) -> Vec<(usize, Verdict)> {
+async fn send<C: BatchCall>(call: &C, entries: &mut [(usize, Waiting<C::Entry>)], tries_left: u32) {
     if entries.len() > 1 {
-        let named: Vec<_> = entries.iter().map(|&(position, entry)| (position.to_string(), entry.clone())).collect();
+        let named: Vec<_> =
+            entries.iter().map(|(position, waiting)| (position.to_string(), waiting.entry.clone())).collect();
         match call.batch(&named).await {
-            Ok(listed) => return entries.iter().map(|&(position, _)| (position, listed.verdict(position))).collect(),
+            Ok(listed) => {
+                entries.iter_mut().for_each(|(position, of)| of.hear(listed.verdict(*position), tries_left));
+                return;
+            }
             Err(fault) if fault.may_be_one_entrys() => {
                 tracing::debug!(said = fault.said, "a batch was refused as a whole; sending its entries one by one");
             }
-            Err(fault) => return entries.iter().map(|&(position, _)| (position, Err(fault.clone()))).collect(),
+            Err(fault) => {
+                entries.iter_mut().for_each(|(_, waiting)| waiting.hear(Err(fault.clone()), tries_left));
+                return;
+            }
         }
     }
-    join_all(entries.iter().map(|&(position, entry)| async move { (position, call.single(entry).await) })).await
+    let singles = entries.iter_mut().map(|(_, waiting)| async move {
+        let verdict = call.single(&waiting.entry).await;
+        waiting.hear(verdict, tries_left);
+    });
+    join_all(singles).await;
 }
 
 impl Listed {

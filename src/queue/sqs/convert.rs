@@ -26,11 +26,18 @@ use crate::{
 #[expect(clippy::disallowed_types, reason = "the SDK takes nothing else; neither is iterated by us")]
 type Map<K, V> = std::collections::HashMap<K, V>;
 
+/// What is told once for a queue, and was told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    receive_count: AtomicBool,
+    attribute: AtomicBool,
+}
+
 /// What was received. `None` for a message without a receipt handle: nobody could settle it, so it is left to its
 /// visibility timeout.
 ///
-/// A missing or unreadable receive count is told once per queue, for which `told` stands, and counts as 1.
-pub(super) fn received(from: types::Message, told: &AtomicBool) -> Option<Received> {
+/// A missing or unreadable receive count counts as 1, and an attribute without a value is left out; either is told once.
+pub(super) fn received(from: types::Message, told: &Told) -> Option<Received> {
     let id = from.message_id.unwrap_or_default();
     let Some(handle) = from.receipt_handle else {
         tracing::warn!(message_id = %id, "a message came without a receipt handle; it is left to its timeout");
@@ -38,7 +45,7 @@ pub(super) fn received(from: types::Message, told: &AtomicBool) -> Option<Receiv
     };
     let mut system = from.attributes.unwrap_or_default();
     let receive_count = system.get(&Name::ApproximateReceiveCount).and_then(|count| count.parse().ok());
-    if receive_count.is_none() && !told.swap(true, Ordering::Relaxed) {
+    if receive_count.is_none() && !told.receive_count.swap(true, Ordering::Relaxed) {
         tracing::warn!(message_id = %id, "the queue does not tell receive counts; each is taken for the first receive");
     }
     let mut message = Message {
@@ -51,19 +58,30 @@ pub(super) fn received(from: types::Message, told: &AtomicBool) -> Option<Receiv
         ..Message::default()
     };
     let named = from.message_attributes.unwrap_or_default().into_iter();
-    message.attributes = named.filter_map(|(name, value)| Some((name, attribute(value)?))).collect();
+    message.attributes = named.filter_map(|(name, value)| attribute(name, value, &id, told)).collect();
     message.id = id;
     Some(Received { message: message.unpacked(), handle: ReceiptHandle::new(handle) })
 }
 
-/// `None` if it has neither a text nor bytes, which SQS does not let anybody send.
-fn attribute(from: MessageAttributeValue) -> Option<Attribute> {
+/// `None` if it has neither a text nor bytes, which SQS does not let anybody send: one of the lists that its protocol has
+/// and does not use, or what a service lost that only resembles SQS.
+fn attribute(name: String, from: MessageAttributeValue, id: &str, told: &Told) -> Option<(String, Attribute)> {
     let value = match (from.string_value, from.binary_value) {
         (Some(text), _) => AttributeValue::Text(text),
         (None, Some(bytes)) => AttributeValue::Binary(bytes.into_inner()),
-        (None, None) => return None,
+        (None, None) => {
+            if !told.attribute.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    message_id = id,
+                    attribute = name,
+                    data_type = from.data_type,
+                    "a message attribute came with neither a text nor bytes; such attributes are left out"
+                );
+            }
+            return None;
+        }
     };
-    Some(Attribute { data_type: from.data_type, value })
+    Some((name, Attribute { data_type: from.data_type, value }))
 }
 
 /// One entry of a batch of sends.

@@ -166,6 +166,10 @@ impl Broker for FaultyBroker {
         let queue = faults.carry_out("open", name, CALL_TIMEOUT, async move { inner.open(&owned).await }).await?;
         Ok(Arc::new(FaultyQueue::new(queue, faults).named(name)))
     }
+
+    fn looks_in(&self, address: &QueueAddress) -> Option<String> {
+        self.inner.looks_in(address)
+    }
 }
 
 /// What stands in a log where an adapter would have the service's own words.

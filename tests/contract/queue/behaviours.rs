@@ -32,6 +32,61 @@ pub(crate) async fn attributes_and_body_come_back_as_they_were_sent(fixture: &dy
     assert_eq!(message.attributes, sent.attributes);
 }
 
+pub(crate) async fn attributes_of_every_kind_come_back(fixture: &dyn QueueFixture) {
+    let queue = fixture.standard().await;
+    let typed = |data_type: &str, value| Attribute { data_type: data_type.to_owned(), value };
+    let text = |data_type: &str, text: &str| typed(data_type, AttributeValue::Text(text.to_owned()));
+    let longest = "n".repeat(fixture.differences().longest_attribute_name);
+    let sent = Outgoing {
+        attributes: [
+            ("labelled", text("String.custom.label", "x")),
+            ("amount", text("Number.int", "-1250")),
+            ("ratio", text("Number", "0.5")),
+            ("picture", typed("Binary.png", AttributeValue::Binary((0..=255).collect()))),
+            ("one-byte", binary(&[0])),
+            ("dots.in.a_name-9", Attribute::text("x")),
+            ("case", Attribute::text("lower")),
+            ("Case", Attribute::text("upper")),
+            ("odd", Attribute::text(" \t\r\n\"<&>\\ \u{fffd}\u{10ffff}")),
+            (&longest, Attribute::text("longest name")),
+        ]
+        .map(|(name, attribute)| (name.to_owned(), attribute))
+        .into(),
+        ..body("x")
+    };
+    queue.send(&sent).await.expect("a send");
+    assert_eq!(next(&*queue, LONG).await.message.attributes, sent.attributes);
+}
+
+pub(crate) async fn attributes_that_sqs_does_not_take_are_refused(fixture: &dyn QueueFixture) {
+    let queue = fixture.standard().await;
+    let refuses = async |name: &str, attribute: Attribute| {
+        let sent = Outgoing { attributes: [(name.to_owned(), attribute)].into(), ..body("x") };
+        match queue.send(&sent).await {
+            Ok(()) => false,
+            Err(QueueError::Refused(_)) => true,
+            Err(error) => panic!("{name}: {error}"),
+        }
+    };
+    let too_long = "n".repeat(fixture.differences().longest_attribute_name + 1);
+    let mut taken = Vec::new();
+    for (what, name, attribute) in [
+        ("empty text", "a", Attribute::text("")),
+        ("empty bytes", "a", binary(&[])),
+        ("reserved name", "AWS.a", Attribute::text("x")),
+        ("dot at the end", "a.", Attribute::text("x")),
+        ("long name", &too_long, Attribute::text("x")),
+        ("unknown type", "a", Attribute { data_type: "Text".to_owned(), ..Attribute::text("x") }),
+        ("no number", "a", Attribute { data_type: "Number".to_owned(), ..Attribute::text("seven") }),
+        ("no XML", "a", Attribute::text("\u{1}")),
+    ] {
+        if !refuses(name, attribute).await {
+            taken.push(what);
+        }
+    }
+    assert_eq!(taken, fixture.differences().takes_attributes);
+}
+
 pub(crate) async fn system_attributes_are_told(fixture: &dyn QueueFixture) {
     let queue = fixture.fifo().await;
     let trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1";
@@ -54,7 +109,7 @@ pub(crate) async fn system_attributes_are_told(fixture: &dyn QueueFixture) {
 pub(crate) async fn a_dead_letter_note_is_unpacked(fixture: &dyn QueueFixture) {
     let queue = fixture.standard().await;
     let mut note = Note::default();
-    note.code = "declined".to_owned();
+    (note.code, note.failure_id) = ("declined".to_owned(), "f1".to_owned());
     let note_text = serde_json::to_string(&note).expect("JSON");
     let kept = ("kept".to_owned(), Attribute::text("yes"));
     let attributes = [kept.clone(), (DEAD_LETTER_ATTRIBUTE.to_owned(), Attribute::text(note_text))].into();

@@ -118,7 +118,10 @@ impl People {
 
     fn received(&self, mut said: Said) {
         if let Some(id) = said.take("message_id") {
-            let work = said.take("pk").unwrap_or_else(|| format!("message {id}"));
+            let mut work = said.take("pk").unwrap_or_else(|| format!("message {id}"));
+            if let Some(group) = said.take("group") {
+                let _ = write!(work, " (group {group})");
+            }
             self.in_hand().insert(id, (work, Instant::now()));
         }
     }
@@ -221,6 +224,11 @@ mod tests {
         let told = line(&people, Level::DEBUG, lanes, "deleted", &done);
         assert_eq!(told.as_deref(), Some("payments#1  done in 1.50 s"));
         assert!(people.in_hand().is_empty());
+        let received = [("message_id", "g"), ("pk", "payments#2"), ("group", "tenant-7")];
+        assert_eq!(line(&people, Level::DEBUG, "leasehold::job", "received", &received), None);
+        let done = [("message_id", "g"), ("why", "Suppressed")];
+        let told = line(&people, Level::DEBUG, lanes, "deleted", &done).expect("a line");
+        assert!(told.starts_with("payments#2 (group tenant-7)  a duplicate"), "{told}");
         let later = [("message_id", "n"), ("why", "NoVerdict"), ("wait", "2s")];
         let told = line(&people, Level::DEBUG, lanes, "comes again later", &later);
         assert_eq!(told.as_deref(), Some("message n  again in 2s: no verdict"));

@@ -56,8 +56,8 @@ Programs as handlers:
     LEASEHOLD_ATTEMPT               from 1
     LEASEHOLD_DEADLINE              when its time is up, in seconds since 1970
     LEASEHOLD_QUEUE, LEASEHOLD_MESSAGE_ID, LEASEHOLD_RECEIVE_COUNT
-    LEASEHOLD_GROUP_ID, LEASEHOLD_SENT_AT
-                                    where the message has them
+    LEASEHOLD_GROUP_ID, LEASEHOLD_DEDUPLICATION_ID, LEASEHOLD_SENT_AT,
+    LEASEHOLD_TRACE_HEADER          where the message has them
     LEASEHOLD_ATTRIBUTE_<NAME>      each message attribute
     LEASEHOLD_ATTRIBUTES_OMITTED    names of attributes that were too large, or
                                     not to be told apart
@@ -87,8 +87,8 @@ Apps as handlers:
     Idempotency-Key   to be handed to whatever it calls: the same on every
                       attempt
     X-Leasehold-…     Queue, Fence, Attempt, Deadline, Message-Id,
-                      Receive-Count, Group-Id, Sent-At, Attribute-<Name>,
-                      Attributes-Omitted
+                      Receive-Count, Group-Id, Deduplication-Id, Sent-At,
+                      Attribute-<Name>, Attributes-Omitted
     X-Aws-Sqsd-…      what Elastic Beanstalk's workers know
   LEASEHOLD_HANDLER_HEADER adds headers, such as credentials.";
 

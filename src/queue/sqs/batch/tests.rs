@@ -5,8 +5,13 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 
+mod sizes;
+
 /// How long the fake API takes.
 const TRIP: Duration = Duration::from_millis(50);
+
+/// How much longer it takes for an entry that is `late`, when that is sent by itself.
+const LATE: Duration = Duration::from_secs(2);
 
 /// What the fake API was sent: the ids and entries of a batch, or one entry without an id.
 type Sent = Vec<(String, &'static str)>;
@@ -37,7 +42,7 @@ impl<const TRIES: u32> BatchCall for Api<TRIES> {
 
     async fn single(&self, entry: &&'static str) -> Verdict {
         lock(&self.sent).push(vec![(String::new(), entry)]);
-        sleep(TRIP).await;
+        sleep(if *entry == "late" { TRIP + LATE } else { TRIP }).await;
         if *entry == "bad" { Err(Fault::new(Meaning::HandleLost, "bad")) } else { Ok(()) }
     }
 }
@@ -190,6 +195,63 @@ async fn t1_only_failed_entries_are_sent_again_under_their_own_ids() {
     assert_eq!(sent(&log), [vec!["a", "b", "c", "d"], vec!["b", "c"]]);
     assert_eq!(lock(&log)[1].iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["1", "2"]);
     assert!(start.elapsed() >= TRIP * 2 + BACKOFF / 2, "with a pause between");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t1_an_entry_with_its_verdict_is_answered_while_its_neighbours_are_tried_again() {
+    let first = listed(&["0"], &[("1", "InternalError"), ("2", "ReceiptHandleIsInvalid"), ("3", "InternalError")]);
+    let (batcher, log) = batcher::<3>([Ok(first), Ok(listed(&["1"], &[("3", "InternalError")]))]);
+    let begun = Instant::now();
+    let timed = async |entry| (batcher.call(entry).await, begun.elapsed());
+    let outcomes = join_all(["a", "b", "c", "d"].map(&timed)).await;
+    let [a, b, c, d] = &outcomes[..] else { panic!("four") };
+    let one_trip = LONE_LINGER + TRIP + Duration::from_millis(2);
+    assert!(a.0.is_ok() && a.1 <= one_trip, "{a:?}");
+    assert!(c.0.is_err() && c.1 <= one_trip, "{c:?}");
+    assert!(b.0.is_ok() && b.1 >= 2 * TRIP + BACKOFF / 2, "{b:?}");
+    assert!(d.0.is_ok() && d.1 >= b.1 + TRIP, "the last is by itself: {d:?}");
+    assert_eq!(sent(&log), [vec!["a", "b", "c", "d"], vec!["b", "d"], vec!["d"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t1_an_answer_reaches_a_caller_of_another_task_than_the_one_that_drives_the_batch() {
+    let first = listed(&["1"], &[("0", "InternalError")]);
+    let (batcher, _) = batcher::<3>([Ok(first)]);
+    let batcher = Arc::new(batcher);
+    let begun = Instant::now();
+    let mut calls = tokio::task::JoinSet::new();
+    for entry in ["slow", "quick"] {
+        let batcher = Arc::clone(&batcher);
+        calls.spawn(async move { (entry, batcher.call(entry).await, begun.elapsed()) });
+    }
+    let (entry, outcome, took) = calls.join_next().await.expect("a call").expect("no panic");
+    assert_eq!((entry, outcome), ("quick", Ok(())));
+    assert!(took <= LONE_LINGER + TRIP + Duration::from_millis(2), "{took:?}");
+    let (entry, outcome, _) = calls.join_next().await.expect("a call").expect("no panic");
+    assert_eq!((entry, outcome), ("slow", Ok(())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_between_two_tries_is_not_sent_for_again() {
+    let (batcher, log) = batcher::<3>([Ok(listed(&[], &[("0", "InternalError"), ("1", "InternalError")]))]);
+    let mut first = Box::pin(batcher.call("first"));
+    poke(&mut first).await;
+    let goes = async {
+        assert!(tokio::time::timeout(LONE_LINGER + TRIP + BACKOFF / 4, first).await.is_err(), "it is tried again");
+    };
+    assert_eq!(join(batcher.call("second"), goes).await.0, Ok(()));
+    assert_eq!(sent(&log), [vec!["first", "second"], vec!["second"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_of_entries_that_are_sent_one_by_one_none_waits_for_another() {
+    let (batcher, _) = batcher::<1>([Err(Fault::new(Meaning::Refused, "InvalidParameterValue"))]);
+    let begun = Instant::now();
+    let timed = async |entry| (batcher.call(entry).await.is_ok(), begun.elapsed());
+    let (a, late) = join(timed("a"), timed("late")).await;
+    let two_trips = LONE_LINGER + 2 * TRIP + Duration::from_millis(3);
+    assert!(a.0 && a.1 <= two_trips, "{a:?}");
+    assert!(late.0 && late.1 >= 2 * TRIP + LATE, "{late:?}");
 }
 
 #[tokio::test(start_paused = true)]

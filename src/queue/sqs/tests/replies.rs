@@ -98,6 +98,24 @@ async fn r3_what_is_missing_ends_nothing() {
 }
 
 #[tokio::test]
+async fn r3_an_attribute_without_a_value_is_left_out_and_harms_no_other() {
+    let bare = || MessageAttributeValue::builder().data_type("String").build().expect("complete");
+    let message = |handle: &str| {
+        Message::builder()
+            .receipt_handle(handle)
+            .message_attributes("bare", bare())
+            .message_attributes("empty", text_attribute("String", ""))
+            .message_attributes("whole", text_attribute("String.custom", "x"))
+            .build()
+    };
+    for Received { message, .. } in receive(vec![message("h1"), message("h2")]).await {
+        let labelled = Attribute { data_type: "String.custom".into(), value: AttributeValue::Text("x".into()) };
+        let left = BTreeMap::from([("empty".into(), Attribute::text("")), ("whole".into(), labelled)]);
+        assert_eq!(message.attributes, left);
+    }
+}
+
+#[tokio::test]
 async fn t3_a_redriven_message_comes_unpacked() {
     let note = r#"{"code":"declined","message":"","failure_id":"f1"}"#;
     let message = Message::builder()
@@ -323,10 +341,53 @@ async fn queues_are_found_by_name_url_and_arn() {
     assert_eq!(broker.url(&QueueAddress::Url(URL.into())).await.expect("taken as it is"), URL);
     assert_eq!(kind(&broker.open(&name).await.map(drop)), "Missing");
 
-    let elsewhere = URL.replace("us-east-1", "eu-west-1");
-    for address in [arn("eu-west-1"), QueueAddress::Url(elsewhere)] {
-        let error = broker.url(&address).await.expect_err("is elsewhere").to_string();
-        assert!(error.contains("set AWS_REGION=eu-west-1"), "{error}");
-    }
     assert_eq!(kind(&broker.url(&QueueAddress::Arn("payments".into())).await.map(drop)), "Refused");
+}
+
+/// A broker that answers every look-up with a URL, and the addresses of one queue in another region and account.
+fn elsewhere() -> (SqsBroker, [QueueAddress; 2]) {
+    let found = mock!(Client::get_queue_url)
+        .match_requests(|r| r.queue_owner_aws_account_id() == Some("210987654321"))
+        .then_output(|| {
+            GetQueueUrlOutput::builder().queue_url("https://sqs.eu-west-1.amazonaws.com/210987654321/q").build()
+        });
+    let broker = SqsBroker::new(mock_client!(aws_sdk_sqs, RuleMode::MatchAny, [&found]), Clock::simulated(1, 0));
+    let url = QueueAddress::Url("https://sqs.eu-west-1.amazonaws.com/210987654321/q".into());
+    (broker, [QueueAddress::Arn("arn:aws:sqs:eu-west-1:210987654321:q".into()), url])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_in_another_region_and_account_is_asked_there_by_one_client_for_each_region() {
+    let (broker, addresses) = elsewhere();
+    for address in &addresses {
+        let target = broker.target(address).await.expect("found");
+        assert_eq!(target.client.config().region().map(AsRef::as_ref), Some("eu-west-1"), "{address}");
+        assert_eq!(target.url, "https://sqs.eu-west-1.amazonaws.com/210987654321/q");
+    }
+    let here = broker.target(&QueueAddress::Url(URL.into())).await.expect("taken as it is");
+    assert_eq!(here.client.config().region().map(AsRef::as_ref), Some("us-east-1"));
+    assert_eq!(broker.regions.others(), ["eu-west-1"], "one, and none for its own");
+    assert_eq!(broker.clone().regions.others(), ["eu-west-1"], "clones share them");
+}
+
+#[tokio::test]
+async fn a_queue_of_another_region_than_that_of_the_one_endpoint_is_refused_with_what_to_set() {
+    let (broker, addresses) = elsewhere();
+    let broker = broker.at_one_endpoint();
+    for address in addresses {
+        let error = broker.url(&address).await.expect_err("is elsewhere").to_string();
+        assert!(error.contains("set AWS_REGION=eu-west-1") && error.contains("AWS_ENDPOINT_URL"), "{error}");
+    }
+    assert_eq!(broker.url(&QueueAddress::Url(URL.into())).await.expect("is here"), URL);
+    let local = QueueAddress::Url("http://sqs.eu-west-1.localhost.localstack.cloud:4566/000000000000/q".into());
+    assert!(broker.url(&local).await.is_ok(), "no host of AWS");
+}
+
+#[tokio::test]
+async fn where_a_queue_is_looked_for_can_be_told() {
+    let (broker, [arn, url]) = elsewhere();
+    let told = |address: &QueueAddress| broker.looks_in(address).expect("a region");
+    assert_eq!(told(&QueueAddress::Name("q".into())), "region us-east-1, in the account of the credentials");
+    assert_eq!(told(&arn), "region eu-west-1, account 210987654321");
+    assert_eq!(told(&url), "region eu-west-1");
 }
