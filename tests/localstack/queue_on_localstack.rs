@@ -19,7 +19,13 @@ struct LocalStack(Sqs);
 impl QueueFixture for LocalStack {
     /// Its 12-hour cap is not that of AWS either, but no behaviour takes that long.
     fn differences(&self) -> Differences {
-        Differences { deletes_with_a_superseded_handle: true, ..Differences::default() }
+        Differences {
+            deletes_with_a_superseded_handle: true,
+            takes_changes_with_old_handles_on_fifo: true,
+            hands_followers_out_beside_their_head: true,
+            ignores_attempt_ids: true,
+            ..Differences::default()
+        }
     }
 
     fn broker(&self) -> &dyn Broker {
@@ -34,8 +40,16 @@ impl QueueFixture for LocalStack {
         self.0.fifo().await
     }
 
+    async fn fifo_by_group(&self) -> Arc<dyn Queue> {
+        self.0.fifo_by_group().await
+    }
+
     async fn with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>) {
         self.0.with_dead_letters(max_receive_count).await
+    }
+
+    async fn fifo_with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>) {
+        self.0.fifo_with_dead_letters(max_receive_count).await
     }
 }
 
