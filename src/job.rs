@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     pin::pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -18,7 +18,7 @@ use crate::{
     clock::{Clock, Millis},
     config::{OutagePolicy, QueueConfig},
     guard::{
-        Guard, Owner, Pk,
+        Failure, Guard, Owner, Pk,
         execution::ExecutionLease,
         outage::{Absences, Circuit},
     },
@@ -162,7 +162,12 @@ async fn unguarded(
     Opened { message, work }: Opened,
     pk: Option<&Pk>,
 ) -> Settlement {
-    let attempt = delivery.message.receive_count;
+    let attempt = delivery.attempt();
+    if attempt > jobs.config.max_attempts && attempt > delivery.message.receive_count {
+        // An attempt that may still have run when it failed could not be buried then.
+        let failure = Failure::new("attempts", format!("{} attempts failed", attempt - 1));
+        return jobs.unrecorded(&delivery.message, failure);
+    }
     let steps = match (&jobs.guard, pk) {
         (Some(_), Some(pk)) => {
             tracing::warn!(%pk, "run without a guard: its store is away, and GUARD_OUTAGE is open");
@@ -183,6 +188,7 @@ async fn unguarded(
         next => {
             let again = jobs.again(delivery, &delivery.lease, next, attempt);
             if let Some(why) = again.failure {
+                delivery.failed.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(key = %name, attempt, code = why.code, error = why.text, "the attempt failed");
             }
             again.settlement

@@ -3,7 +3,14 @@
 //! A [`Message`] is data and may be read by anybody; a `Delivery` is the right to settle it, and settling consumes
 //! it. Nothing here calls a queue.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use crate::{clock::Millis, lease::Lease, settle::dead_letter};
 
@@ -112,4 +119,13 @@ pub(crate) struct Delivery {
     pub(crate) lease: Lease,
     /// SQS gives the message to nobody but the dead-letter queue after this receive (rule T6).
     pub(crate) is_last: bool,
+    /// Runs of this delivery that failed without a record to count them: one that waited in place has more than one.
+    pub(crate) failed: AtomicU32,
+}
+
+impl Delivery {
+    /// Which attempt a run is, where no record counts them.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.message.receive_count.saturating_add(self.failed.load(Ordering::Relaxed))
+    }
 }

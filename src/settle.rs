@@ -77,8 +77,8 @@ pub(crate) enum Left {
     LeaseOver,
     /// The claim is somebody else's by now.
     ClaimLost,
-    /// What was begun may still run, and another run must not begin beside it.
-    StillRunning,
+    /// What was begun may still run until then, and another run must not begin beside it.
+    StillRunning { until: Millis },
     /// It was its last receive, and there was no place to wait.
     LastReceive,
     /// What happened could not be written down.
@@ -112,6 +112,8 @@ pub(crate) struct Desk {
 pub(crate) enum Settled {
     /// The message is deleted, as far as SQS tells.
     Deleted(Deleted),
+    /// It was to be deleted, and is not known to be: it may come again.
+    NotDeleted(Deleted),
     /// The message will be visible after that while.
     Delayed { why: Delayed, wait: Duration },
     /// The message comes back by itself.
@@ -153,7 +155,7 @@ async fn delete(desk: &Desk, delivery: &Delivery, why: Deleted) -> Settled {
         }
         Err(error) => {
             tracing::warn!(message_id = %delivery.message.id, error = in_full(&error), "not deleted; the next delivery will be");
-            Settled::Deleted(why)
+            Settled::NotDeleted(why)
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 
 use board::Board;
 use drain::drain;
-use lanes::Hall;
+use hall::Hall;
 use pulse::Pulse;
 use report::Tally;
 use site::Site;
@@ -36,6 +36,7 @@ mod configured;
 mod control;
 mod drain;
 mod endpoint;
+mod hall;
 pub(crate) mod lanes;
 mod pace;
 mod poll;

@@ -179,7 +179,11 @@ pub(super) fn later(delivery: &Delivery, until: Millis, why: Delayed) -> Settlem
 /// What was begun may still run until `free`: not given back, so that nobody runs it beside (rule D2); but a last receive
 /// must not run out.
 fn after_what_still_runs(delivery: &Delivery, free: Millis) -> Settlement {
-    if delivery.is_last { later(delivery, free, Delayed::Interrupted) } else { Settlement::Leave(Left::StillRunning) }
+    if delivery.is_last {
+        later(delivery, free, Delayed::Interrupted)
+    } else {
+        Settlement::Leave(Left::StillRunning { until: free })
+    }
 }
 
 /// Names one failure for good. Parts are counted, so that different parts never become one text.

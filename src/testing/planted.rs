@@ -16,6 +16,8 @@ pub enum Planted {
     TakeoverWithoutSkew,
     /// A failure is recorded as DEAD and copied in one write, before the copy is sent (rule T3).
     DeadWithoutCopyFlag,
+    /// What stands behind a head runs although the head is to come again (rule T5).
+    FollowersRunAhead,
 }
 
 #[cfg(feature = "planted")]

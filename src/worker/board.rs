@@ -15,7 +15,7 @@ use crate::{
     status::{Pause, Phase, QueueStatus, Status},
 };
 
-use super::{lanes::Hall, poll::RETRY};
+use super::{hall::Hall, poll::RETRY};
 
 /// What is known of a worker, from its start on.
 #[derive(Default)]

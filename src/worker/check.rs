@@ -20,7 +20,7 @@ use crate::{
 
 use super::{
     Checked, Worker, WorkerError,
-    lanes::Hall,
+    hall::Hall,
     site::{Adapters, Handlers, Site},
 };
 

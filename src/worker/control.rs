@@ -14,7 +14,7 @@ use crate::{
     guard::{Control, ControlKey, Guard, GuardError, Paused},
 };
 
-use super::lanes::Hall;
+use super::hall::Hall;
 
 /// How long a word takes to be heard: short for a person who waits for it, and twelve half-priced reads a minute.
 pub(super) const LOOK: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use crate::{
     shutdown::Shutdown,
 };
 
-use super::{lanes::Hall, site::Site};
+use super::{hall::Hall, site::Site};
 
 /// Rules D1 to D3: no new receive; handlers run on for a while, are cancelled, and have a last while to write down what
 /// came of them; then the process can go.

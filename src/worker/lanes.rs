@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep},
@@ -15,63 +15,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     causes::in_full,
     clock::Millis,
-    config::{OutagePolicy, explain::longest_wait},
-    guard::outage::Circuit,
-    job::{Jobs, Slot, Slots, job},
-    lease::{Beat, Tick, keep},
+    job::{Slot, job},
+    lease::{Beat, keep},
     message::Delivery,
     queue::QueueError,
-    settle::{self, Delayed, Deleted, Desk, Left, Settled, Settlement, settle},
+    settle::{self, Delayed, Deleted, Left, Settled, Settlement, settle},
+    testing::{Planted, planted},
 };
 
-use super::{Tally, brake::Brake, control::Word, pace::Pace, pulse::Polls};
-
-/// One queue's side of the worker: what all its lanes share.
-pub(crate) struct Hall {
-    pub(crate) jobs: Jobs,
-    pub(crate) desk: Desk,
-    pub(crate) fifo: bool,
-    /// From this receive on SQS gives a message to nobody but the dead-letter queue.
-    pub(crate) max_receive_count: Option<u32>,
-    pub(crate) drain_timeout: Duration,
-    pub(crate) slots: Slots,
-    /// The most messages of one receive: on a full answer there is likely more.
-    pub(crate) portion: usize,
-    /// The most polls at once.
-    pub(crate) pollers: usize,
-    pub(crate) polls: Polls,
-    pub(crate) pace: Option<Pace>,
-    /// Whose turn it is to gather slots: pollers that gather side by side share out what comes free, and then each asks
-    /// for a few messages where one could ask for ten.
-    pub(crate) gathering: tokio::sync::Mutex<()>,
-    /// Deliveries that are being settled without a slot: nothing of theirs runs any more.
-    pub(crate) settling: Arc<Semaphore>,
-    /// Places for what waits without a slot: half as many as slots, so that waiters never outnumber runs.
-    pub(crate) places: Arc<Semaphore>,
-    pub(crate) tick: Tick,
-    /// Open while the queue denies deletes.
-    pub(crate) intake: Arc<Circuit>,
-    pub(crate) brake: Brake,
-    /// Where operators' word on the queue is; `None` without a table.
-    pub(crate) word: Option<Word>,
-    /// Open while an operator has paused the queue.
-    pub(crate) paused: Arc<Circuit>,
-    /// Nothing new is begun.
-    pub(crate) drain: CancellationToken,
-    /// Every poll has come back: what is given back from now on is not received by ourselves.
-    pub(crate) polled: CancellationToken,
-    /// The drain's time is over: what is still in hand is cut off.
-    pub(crate) gone: CancellationToken,
-    pub(crate) tally: Arc<Tally>,
-}
-
-/// So many deliveries are settled at once without a slot; more keep theirs, so that a queue that does not answer stops
-/// the intake.
-pub(crate) const SETTLING: usize = 200;
-
-/// So many messages are let through at once on a trial: of a single one it could be the same again and again that keeps it
-/// from succeeding.
-const TRIAL: usize = 3;
+use super::hall::Hall;
 
 /// What is this near is waited for in place: a delay would cost a receive and whole seconds.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
@@ -82,79 +34,147 @@ const KEPT_IN_HAND: Duration = Duration::from_secs(5 * 60);
 /// Spreads the deliveries that wait for one key; grows with their receive count (rule G7).
 const HELD_JITTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Works a lane off: one delivery after the other, as long as each is deleted; what stands behind one that is not goes
-/// back after it, so that a group keeps its order.
+/// Works a lane off: one delivery after the other, as long as each frees its group; what stands behind one that does not
+/// goes back after it, so that a group keeps its order.
 pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: Slot) {
     let mut slot = Some(slot);
     while let Some(head) = deliveries.pop_front() {
-        let (alone, slot) = (deliveries.is_empty(), &mut slot);
+        let (followers, slot) = (&deliveries, &mut slot);
         let work: BoxFuture<'_, bool> = Box::pin(async {
-            let settlement = hall.work_off(&head, slot).await;
+            let settlement = hall.work_off(&head, slot, followers).await;
             let settling = hall.settling.try_acquire();
-            if alone && settling.is_ok() {
+            if followers.is_empty() && settling.is_ok() {
                 slot.take();
             }
-            hall.settle(head, settlement).await
+            let settled = hall.settle(head, settlement).await;
+            hall.frees_its_group(&settled)
         });
-        let deleted = deliveries.iter().fold(work, |work, follower| {
+        let goes_on = followers.iter().fold(work, |work, follower| {
             Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&hall, follower, reach), work))
         });
-        if !deleted.await {
+        if !goes_on.await {
             break;
         }
     }
-    for follower in deliveries {
+    // Together, for one call does for all. Whatever becomes visible first, SQS gives nothing of a group while something
+    // before it is hidden.
+    join_all(deliveries.into_iter().map(|follower| {
         let settlement = hall.given_back(&follower);
-        hall.settle(follower, settlement).await;
-    }
+        hall.settle(follower, settlement)
+    }))
+    .await;
 }
 
 impl Hall {
     /// Keeps a delivery by its beat until it is known how to settle it: runs its job, waits in place where it must, and
     /// sends the copy of what has failed for good.
-    async fn work_off(&self, delivery: &Delivery, slot: &mut Option<Slot>) -> Settlement {
+    async fn work_off(&self, head: &Delivery, slot: &mut Option<Slot>, followers: &VecDeque<Delivery>) -> Settlement {
         let work = async {
-            let settlement = self.run_or_wait(delivery, slot).await;
+            let settlement = self.run_or_wait(head, slot, followers).await;
             if self.drain.is_cancelled() && !matches!(settlement, Settlement::Delete(_)) {
                 self.polled.cancelled().await;
             }
             settlement
         };
-        keep(&delivery.lease, Some(self.tick), |reach| beat(self, delivery, reach), pin!(work)).await
+        keep(&head.lease, Some(self.tick), |reach| beat(self, head, reach), pin!(work)).await
     }
 
-    async fn run_or_wait(&self, delivery: &Delivery, slot: &mut Option<Slot>) -> Settlement {
-        let in_hand_since = Instant::now();
+    async fn run_or_wait(
+        &self,
+        head: &Delivery,
+        slot: &mut Option<Slot>,
+        followers: &VecDeque<Delivery>,
+    ) -> Settlement {
+        let mut away_since = None;
         loop {
-            if delivery.lease.is_over() {
+            if head.lease.is_over() {
                 return Settlement::Leave(Left::LeaseOver);
             }
-            if self.drain.is_cancelled() {
-                return self.given_back(delivery);
+            if self.stop(head).is_cancelled() {
+                return self.given_back(head);
             }
-            let Some(taken) = self.take(slot).await else { return self.given_back(delivery) };
-            let settlement = match job(&self.jobs, delivery, &taken).await {
+            let Some(taken) = self.take(head, slot).await else { return self.given_back(head) };
+            let settlement = match job(&self.jobs, head, &taken).await {
                 Settlement::DeadLetter(dead) => {
-                    if dead.is_news(&self.desk.dead_letters, delivery.message.receive_count) {
+                    if dead.is_news(&self.desk.dead_letters, head.message.receive_count) {
                         self.brake.failed(&dead.note.code);
                     }
-                    return settle::dead_letter(&self.desk, delivery, *dead).await;
+                    return settle::dead_letter(&self.desk, head, *dead).await;
                 }
                 settlement => settlement,
             };
             drop(taken);
             let waited = match &settlement {
-                Settlement::Outage => self.wait_for_the_store(delivery, in_hand_since, slot).await,
-                Settlement::RetryInPlace { until, .. } => self.wait_in_place(delivery, *until, slot).await,
-                Settlement::Held { until, .. } if delivery.is_last || self.is_near(*until) => {
-                    self.wait_in_place(delivery, *until + self.held_jitter(1), slot).await
+                Settlement::Outage => {
+                    let since = *away_since.get_or_insert_with(Instant::now);
+                    self.wait_for_the_store(head, since, slot).await
                 }
+                Settlement::RetryInPlace { until, .. } => self.wait_in_place(head, *until, slot, &self.places).await,
+                Settlement::Held { until, .. } if head.is_last || self.is_near(*until) => {
+                    self.wait_in_place(head, *until + self.held_jitter(1), slot, &self.places).await
+                }
+                settlement if !followers.is_empty() => self.rest(head, settlement, slot, followers).await,
                 _ => false,
             };
             if !waited {
-                return self.unless_last(delivery, settlement);
+                return self.unless_last(head, settlement);
+            }
+            if !matches!(settlement, Settlement::Outage) {
+                away_since = None;
             }
         }
+    }
+
+    /// Lets the head of a group in hand wait in place for its next attempt, with those that stand behind it: given back,
+    /// each of them would lose a receive to every attempt of its head (rule T5). `false` when there is no place, or the
+    /// wait was cut short.
+    async fn rest(
+        &self,
+        head: &Delivery,
+        settlement: &Settlement,
+        slot: &mut Option<Slot>,
+        followers: &VecDeque<Delivery>,
+    ) -> bool {
+        let until = match settlement {
+            // Nothing will change in place: its next delivery finds the same, until SQS gives it up.
+            Settlement::Delay { why: Delayed::Kept, .. } => return false,
+            Settlement::Delay { until, .. } | Settlement::Leave(Left::StillRunning { until }) => *until,
+            Settlement::Held { until, .. } => *until + self.held_jitter(1),
+            _ => return false,
+        };
+        if until.since(self.jobs.clock.wall()) >= head.lease.farthest() {
+            return false;
+        }
+        // What is on its last receive goes to the DLQ without a reason if it is given back.
+        let must_stay = followers.iter().any(|follower| follower.is_last);
+        let waited = self.wait_in_place(head, until, slot, &self.resting).await
+            || must_stay && self.wait_in_place(head, until, slot, &self.places).await;
+        if waited && matches!(settlement, Settlement::Delay { why: Delayed::Failed, .. }) {
+            self.tally.count(|report| report.failed += 1);
+        }
+        waited && self.unless_cut_short(head, self.may_run_on()).await
+    }
+
+    /// Waits until nothing that is the queue's own speaks against another attempt. The guard's store is asked by the claim.
+    async fn may_run_on(&self) {
+        while let Some(circuit) = self.own_circuits().find(|circuit| circuit.is_open()) {
+            circuit.closed().await;
+        }
+    }
+
+    /// Whether what stands behind may run: the message is gone, or a record tells of its work whenever it comes again.
+    fn frees_its_group(&self, settled: &Settled) -> bool {
+        match settled {
+            Settled::Deleted(_) => true,
+            Settled::NotDeleted(_) => self.remembers(),
+            Settled::Delayed { .. } | Settled::Left(_) | Settled::DeleteDenied => planted(Planted::FollowersRunAhead),
+        }
+    }
+
+    /// What ends a delivery's time in hand before its work is done: the drain; for a last receive the end of the drain, for
+    /// it would never come again (rule T6).
+    fn stop(&self, delivery: &Delivery) -> &CancellationToken {
+        if delivery.is_last { &self.jobs.halt } else { &self.drain }
     }
 
     fn is_near(&self, until: Millis) -> bool {
@@ -165,34 +185,40 @@ impl Hall {
         self.jobs.clock.part_of(HELD_JITTER.0.saturating_mul(receive_count).min(HELD_JITTER.1))
     }
 
-    /// The lane's slot, taken again if it was given up for a wait; `None` when the worker drains.
-    async fn take(&self, slot: &mut Option<Slot>) -> Option<Slot> {
+    /// The lane's slot, taken again if it was given up for a wait; `None` when the delivery is not to be begun any more.
+    async fn take(&self, delivery: &Delivery, slot: &mut Option<Slot>) -> Option<Slot> {
         if slot.is_none() {
-            *slot = self.unless_draining(self.slots.take()).await;
+            *slot = self.unless_stopped(delivery, self.slots.take()).await;
         }
         slot.clone()
     }
 
-    async fn unless_draining(&self, slot: impl Future<Output = Option<Slot>>) -> Option<Slot> {
+    async fn unless_stopped(&self, delivery: &Delivery, slot: impl Future<Output = Option<Slot>>) -> Option<Slot> {
         tokio::select! {
-            // A slot that comes free while the worker drains is of no use; a dropped wait leaves the line.
+            // A slot that comes free for what is not to be begun is of no use; a dropped wait leaves the line.
             biased;
-            () = self.drain.cancelled() => None,
+            () = self.stop(delivery).cancelled() => None,
             slot = slot => slot,
         }
     }
 
     /// Waits without a slot, but in a place. `false` when there is none, or the wait was cut short.
-    async fn wait_in_place(&self, delivery: &Delivery, until: Millis, slot: &mut Option<Slot>) -> bool {
-        let Ok(_place) = Arc::clone(&self.places).try_acquire_owned() else { return false };
+    async fn wait_in_place(
+        &self,
+        delivery: &Delivery,
+        until: Millis,
+        slot: &mut Option<Slot>,
+        places: &Arc<Semaphore>,
+    ) -> bool {
+        let Ok(_place) = places.try_acquire() else { return false };
         slot.take();
         self.unless_cut_short(delivery, sleep(until.since(self.jobs.clock.wall()))).await
     }
 
     /// Waits for the guard's store, and keeps the place in the queue: there is nothing else to run in it.
-    async fn wait_for_the_store(&self, delivery: &Delivery, in_hand_since: Instant, slot: &mut Option<Slot>) -> bool {
+    async fn wait_for_the_store(&self, delivery: &Delivery, since: Instant, slot: &mut Option<Slot>) -> bool {
         let rest = slot.take().and_then(Slot::rest);
-        let left = KEPT_IN_HAND.saturating_sub(in_hand_since.elapsed());
+        let left = KEPT_IN_HAND.saturating_sub(since.elapsed());
         let mut in_time = true;
         let back = async {
             let back = self.jobs.store.closed();
@@ -204,7 +230,7 @@ impl Hall {
         };
         let is_back = self.unless_cut_short(delivery, back).await && in_time;
         if let Some(rest) = rest.filter(|_| is_back) {
-            *slot = self.unless_draining(self.slots.take_again(rest)).await;
+            *slot = self.unless_stopped(delivery, self.slots.take_again(rest)).await;
         }
         is_back
     }
@@ -214,7 +240,7 @@ impl Hall {
             // A wait that is over counts; what is dropped here holds nothing.
             biased;
             () = wait => true,
-            () = self.drain.cancelled() => false,
+            () = self.stop(delivery).cancelled() => false,
             () = delivery.lease.ends_within(Duration::ZERO) => false,
         }
     }
@@ -249,14 +275,20 @@ impl Hall {
         }
     }
 
-    /// Settles and counts; `true` if the message is deleted.
-    async fn settle(&self, delivery: Delivery, settlement: Settlement) -> bool {
+    /// Settles and counts.
+    async fn settle(&self, delivery: Delivery, settlement: Settlement) -> Settled {
         let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
         let settled = settle(&self.desk, delivery, settlement).await;
         match settled {
             Settled::Deleted(why) => {
                 tracing::debug!(queue, message_id, ?why, "deleted");
                 self.intake.succeeded();
+                if why == Deleted::Done {
+                    self.brake.succeeded();
+                }
+            }
+            Settled::NotDeleted(why) => {
+                tracing::debug!(queue, message_id, ?why, "not deleted");
                 if why == Deleted::Done {
                     self.brake.succeeded();
                 }
@@ -269,57 +301,15 @@ impl Hall {
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
         self.tally.count(|report| match settled {
-            Settled::Deleted(Deleted::Done) => report.done += 1,
-            Settled::Deleted(Deleted::Suppressed) => report.suppressed += 1,
-            Settled::Deleted(Deleted::DeadLettered) => report.dead += 1,
-            Settled::Deleted(Deleted::Dropped) => report.dropped += 1,
+            Settled::Deleted(Deleted::Done) | Settled::NotDeleted(Deleted::Done) => report.done += 1,
+            Settled::Deleted(Deleted::Suppressed) | Settled::NotDeleted(Deleted::Suppressed) => report.suppressed += 1,
+            Settled::Deleted(Deleted::DeadLettered) | Settled::NotDeleted(Deleted::DeadLettered) => report.dead += 1,
+            Settled::Deleted(Deleted::Dropped) | Settled::NotDeleted(Deleted::Dropped) => report.dropped += 1,
             Settled::Delayed { why: Delayed::Failed | Delayed::Kept, .. } => report.failed += 1,
             Settled::Delayed { .. } => report.released += 1,
             Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
         });
-        matches!(settled, Settled::Deleted(_))
-    }
-
-    /// Looks at what operators have said of the queue, and does it.
-    pub(super) async fn heed_operators(&self) {
-        if let Some(word) = &self.word {
-            word.heed(self).await;
-        }
-    }
-
-    /// Waits until nothing speaks against receiving.
-    pub(super) async fn may_receive(&self) {
-        while let Some(circuit) = self.open_circuit() {
-            circuit.closed().await;
-        }
-    }
-
-    /// What is away, if something is that makes receiving pointless.
-    pub(super) fn open_circuit(&self) -> Option<&Circuit> {
-        self.circuits().find(|circuit| circuit.is_open())
-    }
-
-    /// What is on trial: real work has to show that it is back.
-    pub(super) fn on_trial(&self) -> Option<&Circuit> {
-        self.circuits().find(|circuit| circuit.is_trial())
-    }
-
-    /// All that can pause the queue.
-    pub(super) fn circuits(&self) -> impl Iterator<Item = &Circuit> {
-        let needs_the_store = self.jobs.guard.is_some() && self.jobs.config.guard_outage == OutagePolicy::Pause;
-        let store = needs_the_store.then_some(&self.jobs.store);
-        let always = [&self.paused, &self.intake, &self.jobs.there, &self.brake.circuit];
-        always.into_iter().chain(store).map(|circuit| &**circuit)
-    }
-
-    /// How many messages a receive may bring at the most.
-    pub(super) fn most(&self) -> usize {
-        if self.on_trial().is_some() { self.portion.min(TRIAL) } else { self.portion }
-    }
-
-    /// How long a poll waits: as asked, or as long as it may.
-    pub(super) fn wait_time(&self) -> Duration {
-        self.jobs.config.wait_time.min(longest_wait(self.jobs.visibility.in_force(), self.drain_timeout))
+        settled
     }
 }
 

@@ -4,7 +4,11 @@
 //! R6). A poll that was sent is always awaited, whatever happens meanwhile: messages that SQS hands to an aborted one stay
 //! hidden for a whole timeout.
 
-use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::AtomicU32},
+    time::Duration,
+};
 
 use tokio::{
     sync::mpsc::UnboundedSender,
@@ -12,16 +16,18 @@ use tokio::{
 };
 
 use crate::{
-    causes::in_full,
-    clock::{Millis, Moment},
+    clock::Moment,
     guard::outage::Circuit,
     job::Slot,
     lease::{Deadline, Lease},
     message::Delivery,
-    queue::{LONGEST_VISIBILITY, Receive, Received},
+    queue::{LONGEST_VISIBILITY, Received},
 };
 
-use super::{lanes::Hall, pace::Booking, pulse::Pulse};
+use super::{hall::Hall, pace::Booking, pulse::Pulse};
+use receiver::{Answered, Receiver};
+
+mod receiver;
 
 /// What a poller tells who owns it.
 #[derive(Debug)]
@@ -49,12 +55,6 @@ const GATHER: Duration = Duration::from_millis(100);
 /// It does not wait for more than this part of all slots: those that are free meanwhile do nothing.
 const WORTH_A_RECEIVE: usize = 3;
 
-/// A lease counts from the reply's arrival less this: the reply took its time to come.
-const ALLOWANCE: Duration = Duration::from_millis(500);
-
-/// A poll that took longer than its wait time by this much was not simply a long poll.
-const LATE: Duration = Duration::from_secs(1);
-
 /// Kept clear of SQS's 12 hours, for clocks and calls take time.
 const CAP_MARGIN: Duration = Duration::from_secs(60);
 
@@ -73,7 +73,7 @@ pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(500), Dura
 /// # Cancel safety
 /// Dropped, what the poll on the wire brings stays hidden for a whole timeout.
 pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSender<Polled>, poller: Poller) {
-    let mut failures = 0;
+    let mut receiver = Receiver { hall: &hall, pulse: &pulse, polled: &polled, poller, is_late: false, failures: 0 };
     loop {
         let sendable = tokio::select! {
             // No receive is sent once the worker drains; slots that were gathered are given back.
@@ -82,45 +82,15 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
             sendable = ready(&hall, poller) => sendable,
         };
         let Some((slots, mut booking)) = sendable else { return };
-        let wait = if poller == Poller::Extra { hall.wait_time().min(SHORTEST_POLL) } else { hall.wait_time() };
-        let visibility = hall.jobs.visibility.in_force();
-        let ask = Receive { max: slots.len(), wait, visibility, attempt_id: None };
-        let sent = hall.jobs.clock.now();
-        let stalls = pulse.stalls();
-        let mut is_late = false;
-        let out = hall.polls.sent(wait);
-        let answer = {
-            let mut receive = pin!(hall.desk.queue.receive(&ask));
-            match timeout(wait + LATE, &mut receive).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    is_late = true;
-                    booking.iter_mut().for_each(Booking::give_up);
-                    // An extra one has no place that must be filled: the constant one goes on.
-                    if poller == Poller::Constant {
-                        // The receiver lives as long as any poller does.
-                        let _ = polled.send(Polled::Late);
-                    }
-                    receive.await
-                }
-            }
-        };
-        let brought = answer.as_ref().map_or(0, Vec::len);
+        let answer = receiver.receive(slots.len(), &mut booking).await;
+        let brought = answer.as_ref().map_or(0, |answered| answered.received.len());
         if let Some(booking) = booking {
             booking.begin(brought);
         }
         match answer {
-            Ok(received) => {
-                failures = 0;
-                out.answered();
-                let arrived = hall.jobs.clock.now();
-                let start = counted_from(sent, arrived, wait, pulse.stood_still_since(stalls));
-                let pause = match brought {
-                    0 => SHORTEST_POLL.saturating_sub(sent.instant.elapsed()),
-                    _ => Duration::ZERO,
-                };
-                begin(&hall, received, (start, visibility), slots, &polled);
-                if is_late {
+            Ok(Answered { received, lease, took }) => {
+                begin(&hall, received, lease, slots, &polled);
+                if receiver.is_late {
                     return;
                 }
                 if brought >= hall.portion {
@@ -130,22 +100,20 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
                 }
                 if brought > 0 {
                     verdict(&hall).await;
+                } else {
+                    unless_draining(&hall, sleep(SHORTEST_POLL.saturating_sub(took))).await;
                 }
-                unless_draining(&hall, sleep(pause)).await;
             }
             // The constant one meets the same, and tells it.
             Err(_) if poller == Poller::Extra => return,
             Err(error) => {
                 drop(slots);
-                let error = in_full(&error);
-                out.failed(error.clone());
-                if is_late {
+                if receiver.is_late {
                     tracing::warn!(queue = &*hall.jobs.name, error, "the poll failed; another has taken its place");
                     return;
                 }
-                failures += 1;
-                let most = RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1);
-                let pause = hall.jobs.clock.part_of(most);
+                let pause = receiver.pause();
+                let failures = receiver.failures;
                 tracing::warn!(queue = &*hall.jobs.name, error, failures, "the poll failed; again in {pause:?}");
                 unless_draining(&hall, sleep(pause)).await;
             }
@@ -219,17 +187,6 @@ async fn gather(hall: &Hall, wanted: usize) -> Vec<Slot> {
     slots
 }
 
-/// From when a delivery's lease counts (rule R2): the reply's arrival less an allowance; the sending, if the reply may
-/// have lain somewhere meanwhile.
-fn counted_from(sent: Moment, arrived: Moment, wait: Duration, stood_still: bool) -> Moment {
-    let took = arrived.since(sent);
-    if stood_still || took > wait + LATE || took < ALLOWANCE {
-        return sent;
-    }
-    let wall = Millis(arrived.wall.0.saturating_sub(ALLOWANCE.as_millis().try_into().unwrap_or(0)));
-    Moment { instant: arrived.instant - ALLOWANCE, wall }
-}
-
 /// Makes lanes of what was received: a lane for each message, or on a FIFO queue for each group, in order.
 fn begin(
     hall: &Hall,
@@ -264,25 +221,5 @@ fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)
     let lease = Lease::new(hall.jobs.clock.clone(), start, length)
         .capped(Deadline::after(start, LONGEST_VISIBILITY - CAP_MARGIN));
     let is_last = hall.max_receive_count.is_some_and(|most| received.message.receive_count >= most);
-    Delivery { message: Arc::new(received.message), handle: received.handle, lease, is_last }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Clock;
-
-    #[tokio::test(start_paused = true)]
-    async fn r2_a_lease_counts_from_the_sending_where_the_machine_was_suspended_meanwhile() {
-        let clock = Clock::simulated(1, 0);
-        let sent = clock.now();
-        tokio::time::advance(Duration::from_secs(3)).await;
-        let wait = Duration::from_secs(10);
-        let arrived = clock.now();
-        assert_eq!(counted_from(sent, arrived, wait, false).instant, arrived.instant - ALLOWANCE);
-        assert_eq!(counted_from(sent, arrived, wait, true).instant, sent.instant);
-        // Suspended: the monotonic clock stood still, the wall clock did not.
-        let arrived = clock.skewed(1, 60_000).now();
-        assert_eq!(counted_from(sent, arrived, wait, false).instant, sent.instant);
-    }
+    Delivery { message: Arc::new(received.message), handle: received.handle, lease, is_last, failed: AtomicU32::new(0) }
 }

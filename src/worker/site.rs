@@ -33,7 +33,7 @@ use super::{
     brake::Brake,
     check::Seen,
     control::Word,
-    lanes::{Hall, SETTLING},
+    hall::{Hall, SETTLING},
     pace::Pace,
     pulse::Polls,
 };
@@ -131,6 +131,7 @@ impl Site {
             gathering: tokio::sync::Mutex::default(),
             settling: Arc::new(Semaphore::new(SETTLING)),
             places: Arc::new(Semaphore::new(queue.concurrency.div_ceil(2))),
+            resting: Arc::new(Semaphore::new(queue.concurrency)),
             tick: Tick::new(),
             intake: circuit(format!("deletes from {name}"), Ends::Work),
             brake: Brake::new(name, self.clock.clone()),

@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 use crate::causes::in_full;
 
-use super::{control, lanes::Hall, site::Site};
+use super::{control, hall::Hall, site::Site};
 
 /// Tends the circuit of the guard's store.
 pub(super) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {

@@ -10,7 +10,8 @@ use tokio::{
 };
 
 use super::{
-    lanes::{self, Hall},
+    hall::Hall,
+    lanes,
     poll::{Polled, Poller, poll},
     pulse::Pulse,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{
     Shutdown, StopReport,
     queue::Outgoing,
-    testing::{Fault, TestBed},
+    testing::{Failure, Fault, TestBed},
 };
 use tokio::time::sleep;
 
@@ -131,4 +131,154 @@ async fn t5_what_stands_behind_is_kept_also_while_its_head_is_settled() {
     bed.queue_faults(QUEUE).next("delete", Fault::DelayReply(Duration::from_secs(20)));
     assert_eq!(work_off(&bed, &book, &[], bed.until_idle()).await.done, 2);
     assert_eq!(bed.queue(QUEUE).calls()["receive"].entries, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_what_stands_behind_a_head_that_backs_off_loses_no_receive_to_it() {
+    for guard in ["claim", "none"] {
+        let (bed, book) = bed();
+        send(&bed, "a", "a1", r#","first":["fail","not_yet","unavailable","fail"]"#);
+        send(&bed, "a", "a2", "");
+        let report = work_off(&bed, &book, &[("LEASEHOLD_GUARD", guard)], bed.until_idle()).await;
+        assert_eq!((report.done, report.failed), (2, 2), "GUARD={guard}");
+        assert_eq!(bed.queue(QUEUE).calls()["receive"].entries, 2, "GUARD={guard}");
+        assert_eq!(book.runs("a1").len(), 5, "GUARD={guard}");
+        assert!(book.runs("a2")[0].began >= book.runs("a1")[4].ended.unwrap(), "GUARD={guard}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_a_group_that_rests_leaves_its_slot_to_others() {
+    let (bed, book) = bed();
+    send(&bed, "a", "a1", r#","first":["fail"]"#);
+    send(&bed, "a", "a2", "");
+    send(&bed, "b", "b1", "");
+    let vars = [("LEASEHOLD_CONCURRENCY", "1"), ("LEASEHOLD_BACKOFF", "60s")];
+    assert_eq!(work_off(&bed, &book, &vars, bed.until_idle()).await.done, 3);
+    assert!(book.began("b1")[0] < 5, "{:?}", book.began("b1"));
+    assert!(book.began("a1")[1] >= 30, "{:?}", book.began("a1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_groups_that_find_no_place_to_rest_are_given_back_in_order() {
+    let (bed, book) = bed();
+    let groups = (b'a'..b'm').map(|group| char::from(group).to_string());
+    for group in groups.clone() {
+        send(&bed, &group, &format!("{group}1"), r#","first":["fail","fail"]"#);
+        send(&bed, &group, &format!("{group}2"), "");
+    }
+    let run = work_off(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "4")], bed.until_idle());
+    let look = async {
+        sleep(Duration::from_secs(4)).await;
+        (bed.queue(QUEUE).in_flight(), bed.queue(QUEUE).visible())
+    };
+    let (report, (in_flight, visible)) = tokio::join!(run, look);
+    assert_eq!(report.done, 24);
+    // Four groups rest with both of theirs; of the others the head is delayed, and hides what was given back.
+    assert_eq!((in_flight, visible), (12 + 4, 8));
+    for group in groups {
+        let (head, next) = (book.runs(&format!("{group}1")), book.runs(&format!("{group}2")));
+        assert_eq!((head.len(), next.len()), (3, 1));
+        assert!(next[0].began >= head[2].ended.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_without_a_guard_attempts_in_place_are_counted() {
+    let (bed, book) = bed();
+    send(&bed, "a", "a1", r#","first":["fail","fail","fail","fail"]"#);
+    send(&bed, "a", "a2", "");
+    let vars = [("LEASEHOLD_GUARD", "none"), ("LEASEHOLD_MAX_ATTEMPTS", "3")];
+    let report = work_off(&bed, &book, &vars, bed.until_idle()).await;
+    assert_eq!((report.dead, report.done), (1, 1));
+    assert_eq!(book.runs("a1").iter().map(|run| run.attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(bed.dead(QUEUE)[0].1.as_ref().map(|note| note.code.clone()).as_deref(), Some("failing"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_a_drain_gives_a_resting_group_back_in_order() {
+    for guard in ["claim", "none"] {
+        let (bed, book) = bed();
+        send(&bed, "a", "a1", r#","first":["fail"]"#);
+        send(&bed, "a", "a2", "");
+        let vars = [("LEASEHOLD_GUARD", guard), ("LEASEHOLD_BACKOFF", "60s")];
+        let drained = Shutdown::when(sleep(Duration::from_secs(5)));
+        let report = work_off(&bed, &book, &vars, drained).await;
+        assert_eq!((report.failed, report.released), (1, 1), "the back-off goes on in the queue");
+        assert_eq!((bed.queue(QUEUE).in_flight(), bed.queue(QUEUE).visible()), (1, 1));
+        assert_eq!(work_off(&bed, &book, &vars, bed.until_idle()).await.done, 2);
+        assert!(book.began("a1")[1] >= 30, "GUARD={guard}: {:?}", book.began("a1"));
+        assert!(book.runs("a2")[0].began >= book.runs("a1")[1].ended.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_a_head_whose_key_another_group_runs_waits_with_those_behind_it() {
+    let (bed, book) = bed();
+    send(&bed, "a", "same", r#","millis":25000"#);
+    let second = Outgoing {
+        body: r#"{"id":"same","millis":25000}"#.to_owned(),
+        group: Some("b".to_owned()),
+        deduplication_id: Some("another".to_owned()),
+        ..Outgoing::default()
+    };
+    bed.queue(QUEUE).put(second);
+    send(&bed, "b", "b2", "");
+    let report = work_off(&bed, &book, &[], bed.until_idle()).await;
+    assert_eq!((report.done, report.suppressed), (2, 1));
+    assert_eq!(bed.queue(QUEUE).calls()["receive"].entries, 3);
+    assert!(book.runs("b2")[0].began >= book.runs("same")[0].ended.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_without_a_record_nothing_runs_behind_a_head_whose_delete_is_not_known_to_have_landed() {
+    for (guard, heads) in [("claim", 1), ("none", 2)] {
+        let (bed, book) = bed();
+        send(&bed, "a", "a1", "");
+        send(&bed, "a", "a2", "");
+        bed.queue_faults(QUEUE).next("delete", Fault::Fail(Failure::Unavailable));
+        work_off(&bed, &book, &[("LEASEHOLD_GUARD", guard)], bed.until_idle()).await;
+        assert_eq!((book.runs("a1").len(), book.runs("a2").len()), (heads, 1), "GUARD={guard}");
+        let last = book.runs("a1").last().unwrap().ended.unwrap();
+        assert!(book.runs("a2")[0].began >= last, "GUARD={guard}: no order of effects but the sender's");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_a_drain_does_not_let_go_of_a_group_on_its_last_receive() {
+    for guard in ["claim", "none"] {
+        let (bed, book) = (TestBed::new(&[]), Book::new());
+        bed.add(QUEUE, 1);
+        (1..=4).for_each(|n| send(&bed, "a", &format!("a{n}"), r#","millis":3000"#));
+        let drained = Shutdown::when(sleep(Duration::from_secs(1)));
+        let report = work_off(&bed, &book, &[("LEASEHOLD_GUARD", guard)], drained).await;
+        assert_eq!((report.done, report.left), (4, 0), "GUARD={guard}");
+        assert!(bed.dead(QUEUE).is_empty() && bed.queue(QUEUE).is_empty(), "GUARD={guard}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_poll_of_a_fifo_queue_that_was_not_answered_is_asked_for_the_same_again() {
+    let (bed, book) = bed();
+    (1..=3).for_each(|n| send(&bed, "a", &format!("a{n}"), ""));
+    bed.queue_faults(QUEUE).next("receive", Fault::ApplyThenFail(Failure::NoAnswer));
+    assert_eq!(work_off(&bed, &book, &[], bed.until_idle()).await.done, 3);
+    assert!(book.began("a1")[0] < 5, "not after a whole timeout: {:?}", book.began("a1"));
+    assert_eq!(bed.queue(QUEUE).calls()["receive"].entries, 6, "the three, and the same three again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_polls_of_a_fifo_queue_that_are_not_answered_back_off_and_heal() {
+    let (bed, book) = bed();
+    (1..=3).for_each(|n| send(&bed, "a", &format!("a{n}"), ""));
+    bed.queue_faults(QUEUE).always("receive", Fault::LoseReply);
+    let heals = async {
+        sleep(Duration::from_secs(600)).await;
+        let polls = bed.queue(QUEUE).calls()["receive"].calls;
+        bed.queue_faults(QUEUE).clear();
+        polls
+    };
+    let (report, polls) = tokio::join!(work_off(&bed, &book, &[], bed.until_idle()), heals);
+    assert_eq!(report.done, 3);
+    assert!(polls <= 100, "{polls} polls in ten minutes");
 }

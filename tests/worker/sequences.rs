@@ -392,6 +392,30 @@ async fn t6_a_last_receive_that_is_stuck_waits_in_place_and_is_not_dead_lettered
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn t5_a_group_whose_head_is_stuck_rests_and_loses_no_receive_to_it() {
+    for guard in ["claim", "none"] {
+        let bed = TestBed::new(&["jobs.fifo"]);
+        let (handler, mut begins, lets_go) = Stubborn::new();
+        for id in ["a", "b"] {
+            bed.send("jobs.fifo", format!(r#"{{"id":"{id}"}}"#));
+        }
+        let vars = [("LEASEHOLD_JOBS_NAME", "jobs.fifo"), ("LEASEHOLD_GUARD", guard)];
+        let (shutdown, mut running) = (Shutdown::new(), JoinSet::new());
+        running.spawn(stubborn_worker(&bed, &handler, &vars).run(shutdown.clone()));
+        begins.recv().await.expect("it begins");
+        pass(200 * SECOND).await;
+        assert_eq!((begins.try_recv().ok(), bed.queue("jobs.fifo").in_flight()), (None, 2), "{guard}");
+        drop(lets_go);
+        while !bed.queue("jobs.fifo").is_empty() {
+            pass(SECOND).await;
+        }
+        shutdown.drain();
+        let report = running.join_next().await.unwrap().unwrap().unwrap();
+        assert_eq!((report.done, bed.queue("jobs.fifo").calls()["receive"].entries), (2, 2), "{guard}");
+    }
+}
+
 /// A worker whose handler is stuck for so long, and then is let go and ends each run at once.
 async fn stuck_for(
     time: Duration,
