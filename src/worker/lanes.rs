@@ -142,7 +142,7 @@ impl Hall {
             Settlement::Held { until, .. } => *until + self.held_jitter(1),
             _ => return false,
         };
-        if until.since(self.jobs.clock.wall()) >= head.lease.farthest() {
+        if until.since(self.jobs.clock.wall()) >= head.lease.farthest() || planted(Planted::HeadDoesNotRest) {
             return false;
         }
         // What is on its last receive goes to the DLQ without a reason if it is given back.
@@ -166,7 +166,7 @@ impl Hall {
     fn frees_its_group(&self, settled: &Settled) -> bool {
         match settled {
             Settled::Deleted(_) => true,
-            Settled::NotDeleted(_) => self.remembers(),
+            Settled::NotDeleted(_) => self.remembers() || planted(Planted::UndeletedHeadFreesGroup),
             Settled::Delayed { .. } | Settled::Left(_) | Settled::DeleteDenied => planted(Planted::FollowersRunAhead),
         }
     }
