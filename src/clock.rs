@@ -34,6 +34,13 @@ impl Millis {
         moment.unwrap_or_else(|| format!("{self} ms"))
     }
 
+    /// From what AWS writes: `2026-11-29T21:44:10.655Z`. `None` for anything else, and for what was before 1970.
+    #[must_use]
+    pub(crate) fn from_rfc_3339(text: &str) -> Option<Self> {
+        let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+        u64::try_from(moment.unix_timestamp_nanos() / 1_000_000).ok().map(Self)
+    }
+
     /// The same moment in whole seconds, rounded up: what DynamoDB's TTL reads.
     #[must_use]
     pub fn seconds(self) -> Seconds {

@@ -137,6 +137,8 @@ pub struct QueueConfig {
     pub done_ttl: Duration,
     /// Where work goes that has failed for good.
     pub dead_letter: DeadLetter,
+    /// What its messages come wrapped in.
+    pub envelope: Envelope,
 }
 
 impl QueueConfig {
@@ -169,6 +171,7 @@ impl QueueConfig {
             fingerprint: FingerprintSource::Body,
             done_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             dead_letter: DeadLetter::RedrivePolicy,
+            envelope: Envelope::Raw,
         }
     }
 }
@@ -273,6 +276,16 @@ pub enum DeadLetter {
     KeepFifo,
     /// Nowhere: it is deleted.
     Drop,
+}
+
+/// What the messages of a queue come wrapped in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Envelope {
+    /// Nothing: bodies are handed on as they are.
+    Raw,
+    /// What SNS puts around a message for subscriptions without raw delivery: the message in it is handed on.
+    Sns,
 }
 
 /// One thing that is wrong with the configuration.

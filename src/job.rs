@@ -36,12 +36,14 @@ use outcome::{bury, confirm, give_back};
 
 mod claim;
 pub(crate) mod decide;
+mod envelope;
 mod open;
 mod outcome;
 mod run;
 mod slot;
 mod stuck;
 
+pub(crate) use envelope::Told;
 pub(crate) use slot::{Slot, Slots};
 pub(crate) use stuck::Stuck;
 
@@ -67,6 +69,7 @@ pub(crate) struct Jobs {
     pub(crate) there: Arc<Circuit>,
     pub(crate) absences: Absences,
     pub(crate) stuck: Stuck,
+    pub(crate) envelope_told: Told,
     /// Records whose lease ends further ahead than any can: as they were first seen, and when.
     pub(crate) absurd: Mutex<BTreeMap<Pk, (Owner, Millis, Instant)>>,
     /// Cancels what runs: the drain's time is used up.

@@ -149,7 +149,13 @@ pub enum KeySource {
     /// In a message attribute of type `String` or `Number`, as text.
     Attribute(String),
     /// The deduplication id, which only messages of FIFO queues have.
+    ///
+    /// What SQS itself has moved to a dead-letter queue comes back with another. Where it is a hash of the body
+    /// (content-based deduplication), equal bodies are one piece of work for as long as "done" is remembered.
     DeduplicationId,
+    /// The message group id and the deduplication id, for FIFO queues on which an id is one message's only within its
+    /// group (`DeduplicationScope=messageGroup`, as high-throughput FIFO has it).
+    GroupAndDeduplicationId,
     /// SQS's id of the message: another one for the same work if a producer sends it again.
     MessageId,
 }
@@ -190,6 +196,10 @@ impl KeySource {
                 present(message.attribute(name)).ok_or_else(|| KeyError::NoAttribute(name.clone()))
             }
             Self::DeduplicationId => present(message.deduplication_id.as_deref()).ok_or(KeyError::NoDeduplicationId),
+            Self::GroupAndDeduplicationId => {
+                let key = Key::from((message.group.as_deref(), message.deduplication_id.as_deref()));
+                Some(key).filter(|key| !key.is_missing()).ok_or(KeyError::NoDeduplicationId)
+            }
             Self::MessageId => present(Some(&message.id)).ok_or(KeyError::NoMessageId),
         }
     }

@@ -15,6 +15,9 @@ use std::{
 use crate::{clock::Millis, lease::Lease, settle::dead_letter};
 
 pub use dead_letter::{ATTRIBUTE as DEAD_LETTER_ATTRIBUTE, Note};
+pub use envelope::Sns;
+
+pub(crate) mod envelope;
 
 /// What was received, before it is decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub use dead_letter::{ATTRIBUTE as DEAD_LETTER_ATTRIBUTE, Note};
 pub struct Message {
     /// SQS's id of the message. It changes when a producer sends the same work again, and on every redrive.
     pub id: String,
-    /// The body, as it came.
+    /// The body, as it came; for handlers of a queue with `ENVELOPE=sns`, as it was published.
     pub body: String,
     /// The message attributes, without Leasehold's own.
     pub attributes: BTreeMap<String, Attribute>,
@@ -38,6 +41,8 @@ pub struct Message {
     pub trace_header: Option<String>,
     /// What an earlier failure left in the message's dead-letter attribute: this message comes from a redrive.
     pub dead_letter: Option<Note>,
+    /// What SNS says of it, on a queue with `ENVELOPE=sns`.
+    pub sns: Option<Sns>,
 }
 
 impl Message {
@@ -62,7 +67,8 @@ impl Message {
 /// One message attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// `String`, `Number` or `Binary`, or one of these with a label of the sender's own, as in `Number.int`.
+    /// `String`, `Number` or `Binary`, or one of these with a label of the sender's own, as in `Number.int`. From SNS also
+    /// `String.Array`, a list as JSON.
     pub data_type: String,
     /// Its value.
     pub value: AttributeValue,

@@ -227,9 +227,7 @@ impl Reading {
         let variable = format!("{PREFIX}{name}");
         let unset = format!("unset {variable}");
         let assign = |value: &str| format!("{variable}={}", shell_words::quote(value));
-        let problem = if !setting.is_supported() {
-            Problem::new(format!("{variable} is not supported by this version"), unset)
-        } else if value.is_empty() {
+        let problem = if value.is_empty() {
             Problem::new(format!("{variable} is set, and empty"), setting.default.map_or(unset, assign))
         } else if let Err(error) = apply(&value) {
             Problem::new(format!("{variable}: {}", error.what), assign(&error.instead))
@@ -247,14 +245,14 @@ pub(super) fn of_scope(scopes: &'static [Scope]) -> impl Iterator<Item = &'stati
 fn to_process(setting: &Setting, config: &mut Config, value: &str) -> Result<(), ValueError> {
     match setting.apply {
         Apply::Process(apply) => apply(config, value),
-        Apply::Queue(_) | Apply::NotYet => Ok(()),
+        Apply::Queue(_) => Ok(()),
     }
 }
 
 fn to_queue(setting: &Setting, queue: &mut QueueConfig, value: &str) -> Result<(), ValueError> {
     match setting.apply {
         Apply::Queue(apply) => apply(queue, value),
-        Apply::Process(_) | Apply::NotYet => Ok(()),
+        Apply::Process(_) => Ok(()),
     }
 }
 

@@ -27,7 +27,7 @@ impl Config {
     /// from.
     #[must_use]
     pub fn explain(&self, vars: &BTreeMap<String, String>) -> Vec<Explained> {
-        let of_process = supported(&[Scope::Process]).map(|setting| {
+        let of_process = env::of_scope(&[Scope::Process]).map(|setting| {
             let mut explained = explained(None, setting, &[own(setting)], vars);
             if setting.name == "CANCEL_GRACE" {
                 explained.value = Some(DurationText(self.cancel_grace).to_string());
@@ -35,7 +35,7 @@ impl Config {
             explained
         });
         let of_queues = self.queues.iter().flat_map(|(name, queue)| {
-            supported(&[Scope::Queue, Scope::EachQueue])
+            env::of_scope(&[Scope::Queue, Scope::EachQueue])
                 .filter(|setting| is_in_force(setting, name, vars))
                 .map(|setting| of_queue(name, queue, setting, vars))
         });
@@ -82,10 +82,6 @@ pub(crate) fn longest_wait(visibility: Duration, drain_timeout: Duration) -> Dur
 /// Why a wait time is lowered.
 pub(crate) const WHY_LOWERED: &str =
     "a poll must come back within half of the visibility timeout, and before a drain ends";
-
-fn supported(scopes: &'static [Scope]) -> impl Iterator<Item = &'static Setting> {
-    env::of_scope(scopes).filter(|setting| setting.is_supported())
-}
 
 fn own(setting: &Setting) -> String {
     format!("{PREFIX}{}", setting.name)
@@ -192,8 +188,7 @@ mod tests {
         assert_eq!(find(&all, outs, "OPERATION"), (Some("pay-outs".into()), None));
         assert_eq!(find(&all, outs, "URL"), from("http://127.0.0.1:4566/000000000000/out", "LEASEHOLD_PAY_OUTS_URL"));
         assert!(!all.iter().any(|e| e.queue.as_deref() == outs && e.setting == "NAME"), "it has a URL");
-        let supported = SETTINGS.iter().filter(|setting| setting.is_supported());
-        for setting in supported.filter(|setting| setting.name != "URL") {
+        for setting in SETTINGS.iter().filter(|setting| setting.name != "URL") {
             let queue = (setting.scope != Scope::Process).then_some("payments");
             find(&all, queue, setting.name);
         }

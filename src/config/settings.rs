@@ -1,7 +1,7 @@
 //! The table of settings: the one place that says what can be configured.
 //!
 //! It drives reading, the hints for misspelt names, `--help` and the README's table. A setting that is not in it does
-//! not exist; one that a later version will have is in it too, so that it is refused instead of being ignored.
+//! not exist.
 
 use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
 
@@ -42,16 +42,6 @@ pub enum Scope {
 pub(super) enum Apply {
     Process(fn(&mut Config, &str) -> Result<(), ValueError>),
     Queue(fn(&mut QueueConfig, &str) -> Result<(), ValueError>),
-    /// Nowhere: a later version will have it.
-    NotYet,
-}
-
-impl Setting {
-    /// Whether this version has it.
-    #[must_use]
-    pub fn is_supported(&self) -> bool {
-        !matches!(self.apply, Apply::NotYet)
-    }
 }
 
 /// All settings, in the order in which they are told of.
@@ -197,7 +187,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
     queue(
         "KEY",
-        "JSON pointers, `attr:NAME`, `dedup-id` or `message-id`",
+        "JSON pointers, `attr:NAME`, `dedup-id`, `group-id,dedup-id` or `message-id`",
         None,
         "What names the work: `/order_id`, `/tenant,/order_id`. Required with a guard, here or in code.",
         |q, v| some(&mut q.key, v),
@@ -220,7 +210,13 @@ pub static SETTINGS: &[Setting] = &[
         "Where work goes that has failed for good: a queue, `redrive-policy`, `keep`, `keep-fifo`, or `drop`.",
         |q, v| value(&mut q.dead_letter, v),
     ),
-    not_yet("ENVELOPE", Scope::Queue),
+    queue(
+        "ENVELOPE",
+        "`raw` or `sns`",
+        Some("raw"),
+        "`sns` for what comes from an SNS topic without raw delivery: handlers get the message that was published.",
+        |q, v| value(&mut q.envelope, v),
+    ),
 ];
 
 type ToProcess = fn(&mut Config, &str) -> Result<(), ValueError>;
@@ -237,10 +233,6 @@ const fn queue(name: Text, kind: Text, default: Option<Text>, doc: Text, apply: 
 
 const fn each_queue(name: Text, kind: Text, default: Option<Text>, doc: Text, apply: ToQueue) -> Setting {
     Setting { name, scope: Scope::EachQueue, kind, default, doc, apply: Apply::Queue(apply) }
-}
-
-const fn not_yet(name: Text, scope: Scope) -> Setting {
-    Setting { name, scope, kind: "", default: None, doc: "Not in this version.", apply: Apply::NotYet }
 }
 
 fn set<T>(slot: &mut T, value: Result<T, ValueError>) -> Result<(), ValueError> {
@@ -294,13 +286,13 @@ fn mended_names(written: &str) -> String {
     if names.is_empty() { "payments,emails".to_owned() } else { names.join(",") }
 }
 
-/// The settings of this version as two tables in Markdown, for the README and `--help`.
+/// The settings as two tables in Markdown, for the README and `--help`.
 #[must_use]
 pub fn table() -> String {
     let rows = |of_process: bool| {
         SETTINGS
             .iter()
-            .filter(move |setting| setting.is_supported() && (setting.scope == Scope::Process) == of_process)
+            .filter(move |setting| (setting.scope == Scope::Process) == of_process)
             .map(row)
             .collect::<String>()
     };

@@ -5,7 +5,7 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    DeadLetter, FingerprintSource, GuardMode, HandlerCredentials, HandlerSpec, KeyHash, KeySource, LogFormat,
+    DeadLetter, Envelope, FingerprintSource, GuardMode, HandlerCredentials, HandlerSpec, KeyHash, KeySource, LogFormat,
     OutagePolicy, Start, http,
 };
 use crate::queue::QueueAddress;
@@ -49,6 +49,7 @@ macro_rules! words {
     )+ };
 }
 words! {
+    Envelope { Raw = "raw", Sns = "sns" }
     HandlerCredentials { Hide = "hide", Pass = "pass" }
     GuardMode { Claim = "claim", None = "none" }
     KeyHash { Long = "long", Always = "always" }
@@ -96,13 +97,14 @@ impl FromStr for KeySource {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text {
             "dedup-id" => Ok(Self::DeduplicationId),
+            _ if text.split(',').map(str::trim).eq(["group-id", "dedup-id"]) => Ok(Self::GroupAndDeduplicationId),
             "message-id" => Ok(Self::MessageId),
             _ => match text.strip_prefix("attr:").map(str::trim) {
                 Some("") => Err(ValueError::new("attr: names no attribute", "attr:order-id")),
                 Some(name) => Ok(Self::Attribute(name.to_owned())),
                 None => Ok(Self::Pointers(pointers(text).map_err(|error| {
                     ValueError::new(
-                        format!("{}; nor is it attr:NAME, dedup-id or message-id", error.what),
+                        format!("{}; nor is it attr:NAME, dedup-id, group-id,dedup-id or message-id", error.what),
                         error.instead,
                     )
                 })?)),
@@ -117,6 +119,7 @@ impl fmt::Display for KeySource {
             Self::Pointers(pointers) => f.write_str(&pointers.join(",")),
             Self::Attribute(name) => write!(f, "attr:{name}"),
             Self::DeduplicationId => f.write_str("dedup-id"),
+            Self::GroupAndDeduplicationId => f.write_str("group-id,dedup-id"),
             Self::MessageId => f.write_str("message-id"),
         }
     }

@@ -95,6 +95,14 @@ impl Failure {
     pub fn new(code: impl Into<String>, text: impl fmt::Display) -> Self {
         Self { code: shortened(code.into(), LONGEST_CODE), text: shortened(text.to_string(), LONGEST_TEXT) }
     }
+
+    /// The same with a hint at the end of its text, of which rather the beginning is shortened.
+    #[must_use]
+    pub(crate) fn hinting(self, hint: impl fmt::Display) -> Self {
+        let hint = format!("; {hint}");
+        let text = shortened(self.text, LONGEST_TEXT.saturating_sub(hint.len()));
+        Self { text: text + &hint, ..self }
+    }
 }
 
 fn shortened(mut text: String, longest: usize) -> String {

@@ -41,7 +41,7 @@ impl JobContext {
         &self.queue
     }
 
-    /// The message, as it was received.
+    /// The message as it was received, or out of its envelope where the queue has `ENVELOPE=sns`.
     #[must_use]
     pub fn message(&self) -> &Message {
         &self.message

@@ -95,6 +95,7 @@ const CREDENTIALS: [&str; 15] = [
 /// | `LEASEHOLD_RECEIVE_COUNT` | how often the message was received, this time included |
 /// | `LEASEHOLD_GROUP_ID` | the message group id, if there is one |
 /// | `LEASEHOLD_SENT_AT` | when the message was sent, in whole seconds since the Unix epoch, if that is known |
+/// | `LEASEHOLD_SNS_TOPIC_ARN`, `_MESSAGE_ID`, `_SUBJECT`, `_PUBLISHED_AT`, `_SEQUENCE_NUMBER` | what SNS says, with `ENVELOPE=sns`, as far as it says it; the time in whole seconds since the Unix epoch |
 /// | `LEASEHOLD_ATTRIBUTE_<NAME>` | each message attribute; the name in upper case, `-` and `.` as `_`; binary values in hexadecimal |
 /// | `LEASEHOLD_ATTRIBUTES_OMITTED` | names of attributes that were left out, by commas: together over 64 KiB, or two that would have one variable |
 ///

@@ -39,6 +39,35 @@ pub(super) fn facts(message: &Message, cx: &JobContext, now: Millis) -> Vec<(&'s
     facts
 }
 
+/// What SNS says of a message, if it is known. Anybody who may send to the queue can have written it: what is longer than SNS
+/// makes it is left out.
+pub(super) fn sns_facts(message: &Message) -> Vec<(&'static str, String)> {
+    /// A topic's ARN is its name, up to 256 characters, and less than half as much before it.
+    /// <https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html>
+    const LONGEST_ARN: usize = 384;
+    /// A message's id has 36 characters, and a sequence number 20.
+    const LONGEST_ID: usize = 64;
+    /// In characters, which may take several bytes each.
+    /// <https://docs.aws.amazon.com/sns/latest/api/API_Publish.html>
+    const LONGEST_SUBJECT: usize = 100;
+    let Some(sns) = &message.sns else { return Vec::new() };
+    let plain = |text: &str, longest| text.len() <= longest && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let arn = Some(&sns.topic_arn).filter(|arn| plain(arn, LONGEST_ARN));
+    let id = Some(&sns.message_id).filter(|id| plain(id, LONGEST_ID));
+    let number = sns.sequence_number.as_ref().filter(|number| plain(number, LONGEST_ID));
+    let subject = sns.subject.as_ref().filter(|subject| subject.chars().nth(LONGEST_SUBJECT).is_none());
+    [
+        ("SNS_TOPIC_ARN", arn.cloned()),
+        ("SNS_MESSAGE_ID", id.cloned()),
+        ("SNS_SUBJECT", subject.cloned()),
+        ("SNS_PUBLISHED_AT", sns.published_at.map(|at| (at.0 / 1000).to_string())),
+        ("SNS_SEQUENCE_NUMBER", number.cloned()),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .collect()
+}
+
 /// How much of a message's attributes is told.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {

@@ -27,8 +27,9 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Payload for T {
     }
 }
 
-/// The message as it came, for handlers that decode for themselves. Not `Deserialize`, on purpose: no body can be
-/// mistaken for it. Shared with the worker, so that a body of a megabyte is in memory once.
+/// The message as it came, or out of its envelope where the queue has `ENVELOPE=sns`, for handlers that decode for
+/// themselves. Not `Deserialize`, on purpose: no body can be mistaken for it. Shared with the worker, so that a body of a
+/// megabyte is in memory once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Raw(pub Arc<Message>);
 

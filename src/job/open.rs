@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::Jobs;
+use super::{Jobs, envelope};
 use crate::{
     guard::{Failure, Pk},
     handler::Work,
@@ -23,23 +23,29 @@ pub(super) struct Opened {
     pub(super) work: Arc<dyn Work>,
 }
 
-/// What one message is about. Derived once, from the bytes received (rule G10).
+/// What one message is about. Derived once, from the bytes that the handler gets (rule G10).
 pub(super) struct Identity {
     pub(super) pk: Option<Pk>,
     pub(super) fingerprint: Option<String>,
 }
 
-/// Opens a message: what the handler takes is in its body.
+/// Opens a message: what the handler takes is in its body, or in what that is wrapped in.
 pub(super) fn open(jobs: &Jobs, received: &Arc<Message>) -> Result<Opened, Failure> {
-    let message = Arc::clone(received);
-    let malformed = |text: String| Failure::new("malformed", text);
+    let message = envelope::take_out(jobs, received)?;
+    let malformed = |text: String| envelope::explained(jobs, &message, Failure::new("malformed", text));
     let work = caught(|| Arc::clone(&jobs.handler).decode(&message).map_err(|error| malformed(error.to_string())))
         .unwrap_or_else(|panic| Err(malformed(format!("decoding {panic}"))))?;
     Ok(Opened { message, work })
 }
 
 /// The key that names the work, and what tells it from other work under the same key.
-pub(super) fn identify(jobs: &Jobs, Opened { message, work }: &Opened) -> Result<Identity, Failure> {
+pub(super) fn identify(jobs: &Jobs, opened: &Opened) -> Result<Identity, Failure> {
+    let identity = derive(jobs, opened).map_err(|failure| envelope::explained(jobs, &opened.message, failure))?;
+    envelope::notice(jobs, &opened.message);
+    Ok(identity)
+}
+
+fn derive(jobs: &Jobs, Opened { message, work }: &Opened) -> Result<Identity, Failure> {
     let no_key = |text: String| Failure::new("no_key", text);
     // Only a record compares it, and a large body takes a while to hash.
     let fingerprint = jobs.guard.as_ref().and_then(|_| jobs.config.fingerprint.of(message));

@@ -205,6 +205,9 @@ fn g10_keys_outside_of_the_body_are_texts_that_are_there() {
     assert_eq!(attribute.derive(&message).ok(), Some(Key::from("o1")));
     assert_eq!(KeySource::DeduplicationId.derive(&message).ok(), Some(Key::from("d1")));
     assert_eq!(KeySource::MessageId.derive(&message).ok(), Some(Key::from("m1")));
+    assert!(KeySource::GroupAndDeduplicationId.derive(&message).is_err());
+    message.group = Some("g1".into());
+    assert_eq!(KeySource::GroupAndDeduplicationId.derive(&message).ok(), Some(Key::from(("g1", "d1"))));
 }
 
 fn print(source: &FingerprintSource, body: &str) -> String {

@@ -24,6 +24,8 @@ use super::{
     site::{Adapters, Handlers, Site},
 };
 
+pub(super) mod keys;
+
 /// Between two looks at what could not be reached: short, for a worker that is not ready does nothing else.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -266,6 +268,7 @@ async fn look_at_queue(
             format!("{}={}", variable("DONE_TTL"), DurationText(facts.retention)),
         ));
     }
+    problems.extend(facts.as_ref().and_then(|facts| keys::unfit(name, config, facts)));
     let policy = facts.as_ref().and_then(|facts| facts.redrive.as_ref());
     let target = match (&config.dead_letter, policy) {
         (DeadLetter::Keep, _) if facts.as_ref().is_some_and(|facts| facts.fifo) => {

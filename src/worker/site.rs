@@ -21,7 +21,7 @@ use crate::{
         outage::{Absences, Circuit, Ends, WatchedGuard},
     },
     handler::ErasedHandler,
-    job::{Jobs, Slots, Stuck},
+    job::{Jobs, Slots, Stuck, Told},
     lease::{Tick, Visibility},
     queue::{BATCH, Broker},
     settle::Desk,
@@ -31,7 +31,7 @@ use super::{
     Tally,
     board::Board,
     brake::Brake,
-    check::Seen,
+    check::{Seen, keys},
     control::Word,
     hall::{Hall, SETTLING},
     pace::Pace,
@@ -107,6 +107,9 @@ impl Site {
         }
         let handler = Arc::clone(self.handlers.get(name)?);
         let facts = seen.facts.as_ref();
+        for warning in facts.map(|facts| keys::warnings(name, &queue, facts)).unwrap_or_default() {
+            tracing::warn!(queue = name, "{warning}");
+        }
         let guard = (queue.guard == GuardMode::Claim).then(|| Arc::clone(&self.watched));
         let circuit = |what: String, ends| Arc::new(Circuit::new(what, ends, self.clock.clone()));
         let desk = Desk {
@@ -157,6 +160,7 @@ impl Site {
                 there: circuit(format!("the handler of {name}"), Ends::Work),
                 absences: Absences::default(),
                 stuck: Stuck::default(),
+                envelope_told: Told::default(),
                 absurd: Mutex::default(),
                 halt: self.halt.clone(),
                 config: queue,

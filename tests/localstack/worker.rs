@@ -56,6 +56,34 @@ impl Stack {
         }
     }
 
+    /// Makes a topic that brings to the queue what is published; its ARN.
+    async fn topic(&self) -> String {
+        let name = self.url.rsplit('/').next().expect("a name");
+        let topic = self.sns(&[("Action", "CreateTopic"), ("Name", name)]).await;
+        let arn = between(&topic, "<TopicArn>", "</TopicArn>").to_owned();
+        let queue = arn.replace(":sns:", ":sqs:");
+        let subscription = [("Protocol", "sqs"), ("Endpoint", &queue)];
+        self.sns(&[&[("Action", "Subscribe"), ("TopicArn", &arn)], &subscription[..]].concat()).await;
+        arn
+    }
+
+    /// A call of SNS's API, which we have no client for. LocalStack tells by the signature whose API it is, and does not
+    /// check it.
+    async fn sns(&self, parameters: &[(&str, &str)]) -> String {
+        let body = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("Version", "2010-03-31")
+            .extend_pairs(parameters)
+            .finish();
+        let signature =
+            "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sns/aws4_request, SignedHeaders=host, Signature=0";
+        let call = reqwest::Client::new().post(&self.variables["AWS_ENDPOINT_URL"]).body(body);
+        let call = call.header("Authorization", signature).header("Content-Type", "application/x-www-form-urlencoded");
+        let reply = call.send().await.expect("a reply");
+        let (status, text) = (reply.status(), reply.text().await.expect("a text"));
+        assert!(status.is_success(), "if LocalStack has run since before it had SNS, localstack/down mends it: {text}");
+        text
+    }
+
     /// A worker whose handler is this shell script. It runs in the folder.
     fn start(&self, script: &str, settings: &[(&str, &str)]) -> Worker {
         let handler = serde_json::json!(["/bin/sh", "-c", script]).to_string();
@@ -128,6 +156,10 @@ impl Worker {
     }
 }
 
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    text.split_once(start).and_then(|(_, rest)| rest.split_once(end)).expect("both").0
+}
+
 /// What each key is when a handler has written it down.
 fn keys() -> Vec<String> {
     (0..KEYS).map(|key| format!(r#"{{"id":"{key}"}}"#)).collect()
@@ -185,4 +217,31 @@ async fn d1_what_a_worker_that_is_told_to_stop_has_not_begun_is_visible_at_once(
     heir.says("\"deleted\"", KEYS - 2).await;
     assert_eq!(heir.stops().await["done"], KEYS - 2);
     assert_eq!(stack.lines("handled"), keys());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g10_what_is_published_to_a_topic_twice_is_handled_once_and_without_its_envelope() {
+    let Some(stack) = Stack::deploy("sns").await else { return };
+    let topic = stack.topic().await;
+    let publish = [
+        ("Action", "Publish"),
+        ("TopicArn", &topic),
+        ("Message", r#"{"id":"ä\"1"}"#),
+        ("Subject", "an order"),
+        ("MessageAttributes.entry.1.Name", "bytes"),
+        ("MessageAttributes.entry.1.Value.DataType", "Binary"),
+        ("MessageAttributes.entry.1.Value.BinaryValue", "AP9h"),
+        ("MessageAttributes.entry.2.Name", "list"),
+        ("MessageAttributes.entry.2.Value.DataType", "String.Array"),
+        ("MessageAttributes.entry.2.Value.StringValue", r#"["a",1]"#),
+    ];
+    for _ in 0..2 {
+        stack.sns(&publish).await;
+    }
+    let note = r#"echo "$(cat) $LEASEHOLD_ATTRIBUTE_BYTES $LEASEHOLD_ATTRIBUTE_LIST $LEASEHOLD_SNS_SUBJECT $LEASEHOLD_SNS_TOPIC_ARN" >> handled"#;
+    let mut worker = stack.start(note, &[("LEASEHOLD_CONCURRENCY", "1"), ("LEASEHOLD_ENVELOPE", "sns")]);
+    worker.says("\"deleted\"", 2).await;
+    let report = worker.stops().await;
+    assert!(report["done"] == 1 && report["suppressed"] == 1, "{report}");
+    assert_eq!(stack.lines("handled"), [format!(r#"{{"id":"ä\"1"}} 00ff61 ["a",1] an order {topic}"#)]);
 }

@@ -48,14 +48,13 @@ async fn a_script_gets_json_and_nobody_the_values_of_headers() {
 
 /// Each a kind of mistake, and a line that mends it.
 const WRONG: &[(&[(&str, &str)], &str)] = &[
-    // None at all, misspelt, in the wrong place, empty, of a later version.
+    // None at all, misspelt, in the wrong place, empty.
     (&[("LEASEHOLD_QUEUES", " ")], "LEASEHOLD_QUEUES=payments,emails"),
     (&[("LEASEHOLD_CONCURENCY", "5")], "LEASEHOLD_CONCURRENCY=5"),
     (&[("LEASEHOLD_PAYMENTS_CONCURENCY", "5")], "LEASEHOLD_PAYMENTS_CONCURRENCY=5"),
     (&[("LEASEHOLD_PAYMENTS_TABLE", "t-1")], "LEASEHOLD_TABLE=t-1"),
     (&[("LEASEHOLD_URL", "https://sqs.eu-central-1.amazonaws.com/1/q")], "LEASEHOLD_PAYMENTS_URL=https"),
     (&[("LEASEHOLD_BACKOFF", " ")], "LEASEHOLD_BACKOFF=10s..15m"),
-    (&[("LEASEHOLD_ENVELOPE", "sns")], "unset LEASEHOLD_ENVELOPE"),
     // Values that cannot be read.
     (&[("LEASEHOLD_DRAIN_TIMEOUT", "soon")], "LEASEHOLD_DRAIN_TIMEOUT=30s"),
     (&[("LEASEHOLD_WAIT_TIME", "10")], "LEASEHOLD_WAIT_TIME=10s"),
@@ -67,6 +66,7 @@ const WRONG: &[(&[(&str, &str)], &str)] = &[
     (&[("LEASEHOLD_HANDLER_HEADER", "s3cret")], "LEASEHOLD_HANDLER_HEADER='Authorization: Bearer <token>'"),
     (&[("LEASEHOLD_PERMANENT_STATUS", "503")], "LEASEHOLD_PERMANENT_STATUS=400,410,413,415,422"),
     (&[("LEASEHOLD_GUARD", "calim")], "LEASEHOLD_GUARD=claim"),
+    (&[("LEASEHOLD_PAYMENTS_ENVELOPE", "sqs")], "LEASEHOLD_PAYMENTS_ENVELOPE=sns"),
     (&[("LEASEHOLD_LOG_FORMAT", "xml")], "LEASEHOLD_LOG_FORMAT="),
     (&[("LEASEHOLD_LOG", "info,=loud=")], "LEASEHOLD_LOG=info"),
     (&[("LEASEHOLD_LOG", "warning")], "LEASEHOLD_LOG=warn"),

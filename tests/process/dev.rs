@@ -29,6 +29,22 @@ async fn a_message_that_is_sent_by_the_printed_line_is_done_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_printed_line_sends_an_envelope_where_the_queue_expects_one_and_its_handler_sees_none() {
+    let leasehold = Leasehold::new(&[("LEASEHOLD_PAYMENTS_ENVELOPE", "sns")]);
+    let handler = r#"exec:sh -c 'cat; echo " of $LEASEHOLD_SNS_TOPIC_ARN"'"#;
+    let mut dev = leasehold.start(&["dev", "payments", "--key", "/id", "--handler", handler, "--port", "0"]);
+    let send = printed(&mut dev, " send --endpoint-url ").await;
+    leasehold.shell(&send).await.check(0);
+    let said = dev.says("| {").await;
+    assert!(said.ends_with(r#"| {"id":"1"} of arn:aws:sns:us-east-1:000000000000:example"#), "{said}");
+    dev.says("payments#1  done in ").await;
+    let plain = send.split(" '{").next().expect("a line");
+    leasehold.shell(&format!(r#"{plain} '{{"id":"2"}}'"#)).await.check(0);
+    let dead = dev.says("failed for good: dead-lettered").await;
+    assert!(dead.contains("malformed: ") && dead.contains("LEASEHOLD_PAYMENTS_ENVELOPE=raw"), "{dead}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn failures_are_told_with_their_reason_in_a_line_each() {
     let handler = r#"exec:sh -c 'read -r body; echo "no luck" >&2; case "$body" in *bad*) exit 65;; esac; exit $(( LEASEHOLD_ATTEMPT < 2 ))'"#;
     let leasehold = Leasehold::default();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use leasehold::{
     Shutdown, StopReport,
-    queue::Outgoing,
-    testing::{Failure, Fault, TestBed},
+    message::{Attribute, DEAD_LETTER_ATTRIBUTE},
+    queue::{DeduplicationScope, Outgoing},
+    testing::{Failure, Fault, MemoryQueueSettings, TestBed},
 };
 use tokio::time::sleep;
 
@@ -281,4 +282,34 @@ async fn r4_polls_of_a_fifo_queue_that_are_not_answered_back_off_and_heal() {
     let (report, polls) = tokio::join!(work_off(&bed, &book, &[], bed.until_idle()), heals);
     assert_eq!(report.done, 3);
     assert!(polls <= 100, "{polls} polls in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g10_ids_of_groups_are_kept_apart_on_a_high_throughput_queue_and_survive_our_dead_letters() {
+    let (bed, book) = bed();
+    let high_throughput = MemoryQueueSettings {
+        deduplication_scope: DeduplicationScope::MessageGroup,
+        redrive: Some((TestBed::dead_letter_name(QUEUE), 100)),
+        ..MemoryQueueSettings::default()
+    };
+    bed.broker.create(QUEUE, high_throughput);
+    for group in ["a", "b"] {
+        let body = format!(r#"{{"id":"{group}","first":["fail_for_good"]}}"#);
+        let (group, deduplication_id) = (Some(group.to_owned()), Some("1".to_owned()));
+        bed.queue(QUEUE).put(Outgoing { body, group, deduplication_id, ..Outgoing::default() });
+    }
+    let vars = [("LEASEHOLD_KEY", "group-id,dedup-id")];
+    assert_eq!(work_off(&bed, &book, &vars, bed.until_idle()).await.dead, 2);
+    let dead = bed.queue(&TestBed::dead_letter_name(QUEUE)).messages();
+    let keys: Vec<_> = dead.iter().filter_map(|dead| dead.dead_letter.as_ref()?.pk.clone()).collect();
+    assert_eq!(keys, ["jobs.fifo#a#1", "jobs.fifo#b#1"]);
+    for dead in &dead {
+        // As SQS puts it back: with all of its attributes, and with the copy's own deduplication id.
+        let mut redriven = Outgoing { deduplication_id: dead.deduplication_id.clone(), ..Outgoing::from(dead) };
+        let note = serde_json::to_string(dead.dead_letter.as_ref().unwrap()).unwrap();
+        redriven.attributes.insert(DEAD_LETTER_ATTRIBUTE.to_owned(), Attribute::text(note));
+        bed.queue(QUEUE).put(redriven);
+    }
+    assert_eq!(work_off(&bed, &book, &vars, bed.until_idle()).await.done, 2);
+    assert_eq!(bed.guard.records().len(), 2, "no record under another key");
 }

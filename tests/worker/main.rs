@@ -7,6 +7,7 @@
 
 mod api;
 mod bench;
+mod envelopes;
 mod guarding;
 mod holding;
 mod lanes;

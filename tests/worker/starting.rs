@@ -6,6 +6,7 @@ use leasehold::{
     Handler, HandlerResult, JobContext, Raw, Shutdown, WorkerError,
     guard::{TableFacts, TableKey},
     handler,
+    queue::DeduplicationScope,
     testing::{Failure, Fault, MemoryQueueSettings, TestBed},
 };
 use tokio::time::{Instant, sleep};
@@ -156,4 +157,32 @@ async fn r5_available_starts_what_needs_no_table_without_one() {
     let worker = bed.worker(&vars).queue("free", book.clone()).queue("guarded", book.clone());
     let report = worker.run(bed.until_idle()).await.unwrap();
     assert_eq!(report.done, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_a_key_from_ids_that_the_queue_does_not_give_or_does_not_keep_apart_is_refused() {
+    let bed = TestBed::new(&["plain", "usual.fifo"]);
+    let high_throughput = MemoryQueueSettings {
+        deduplication_scope: DeduplicationScope::MessageGroup,
+        redrive: Some(("usual-dlq.fifo".into(), 5)),
+        ..MemoryQueueSettings::default()
+    };
+    bed.broker.create("fast.fifo", high_throughput);
+    for (queue, key, mended) in [
+        ("plain", "dedup-id", Some("_KEY=/order_id")),
+        ("plain", "group-id,dedup-id", Some("_KEY=/order_id")),
+        ("fast.fifo", "dedup-id", Some("_KEY=group-id,dedup-id")),
+        ("fast.fifo", "group-id,dedup-id", None),
+        ("usual.fifo", "dedup-id", None),
+    ] {
+        let vars = [("LEASEHOLD_QUEUES", queue), ("LEASEHOLD_KEY", key)];
+        let worker = bed.worker(&vars).queue(queue, handler(nothing));
+        match mended {
+            Some(mended) => {
+                let problems = refusal(worker).await;
+                assert!(matches!(&problems[..], [problem] if problem.contains(mended)), "{queue} {key}: {problems:?}");
+            }
+            None => drop(worker.run(Shutdown::when(sleep(Duration::from_secs(1)))).await.expect("it starts")),
+        }
+    }
 }

@@ -48,10 +48,10 @@ pub(crate) fn command() -> String {
     format!("{NEWCOMERS}{SETTINGS_ARE}\n\n{EXIT_CODES}")
 }
 
-/// All settings of this version.
+/// All settings.
 pub(crate) fn settings() -> String {
     let mut text = format!("Environment:\n  {NOTES}\n");
-    for setting in SETTINGS.iter().filter(|setting| setting.is_supported()) {
+    for setting in SETTINGS {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n{}", entry(setting));
     }

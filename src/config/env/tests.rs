@@ -235,13 +235,6 @@ fn what_kubernetes_sets_for_services_is_ignored() {
     assert_eq!(warnings(&["LEASEHOLD_QUEUES=payments", "LEASEHOLD_PORTAL=x"]).len(), 1);
 }
 
-#[test]
-fn every_setting_of_the_design_that_is_not_here_yet_is_refused() {
-    let problems = read(&["LEASEHOLD_QUEUES=payments", "LEASEHOLD_ENVELOPE=sns"]).expect_err("is refused");
-    assert_eq!(problems.len(), 1);
-    assert!(problems[0].what.contains("not supported"), "{}", problems[0]);
-}
-
 #[cfg(unix)]
 #[test]
 fn a_variable_of_ours_that_is_not_unicode_is_a_problem() {

@@ -21,7 +21,7 @@ const ROOM: Room = Room { attributes: usize::MAX, bytes: 64 * 1024, omitted: 16 
 /// The variables of one run, at the wall-clock time `now`.
 pub(super) fn variables(message: &Message, cx: &JobContext, now: Millis) -> BTreeMap<String, String> {
     let key = cx.key().map(|key| ("IDEMPOTENCY_KEY", key.to_owned()));
-    let facts = outside::facts(message, cx, now).into_iter().chain(key);
+    let facts = outside::facts(message, cx, now).into_iter().chain(outside::sns_facts(message)).chain(key);
     let mut variables: BTreeMap<_, _> = facts.map(|(name, value)| (format!("LEASEHOLD_{name}"), value)).collect();
     let (attributes, omitted) = outside::attributes(message, ROOM, |name, value| {
         let name = name.to_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");

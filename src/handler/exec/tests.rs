@@ -12,8 +12,9 @@ use tokio::{
 
 use super::*;
 use crate::{
+    clock::Millis,
     handler::{CancelCause, error::Verdict},
-    message::{Attribute, AttributeValue},
+    message::{Attribute, AttributeValue, Sns},
 };
 
 /// Far more than anything here takes, on the slowest machine.
@@ -186,6 +187,31 @@ async fn a_program_that_is_missing_is_not_there_until_it_appears() {
     assert!(handler.handle(&raw, &cx).await.is_ok());
     assert!(ExecHandler::new("sh", [""; 0]).probe().await.is_ok(), "found in PATH");
     assert!(ExecHandler::new("no-such-program", [""; 0]).probe().await.is_err());
+}
+
+#[tokio::test]
+async fn what_sns_says_reaches_the_program_as_it_is() {
+    let mut message = message("");
+    message.sns = Some(Sns {
+        topic_arn: "arn:aws:sns:r:1:t".to_owned(),
+        message_id: "s-1".to_owned(),
+        subject: Some("50 % f\u{fc}r Zo\u{eb}".to_owned()),
+        published_at: Some(Millis(1_335_920_046_655)),
+        sequence_number: None,
+    });
+    let of_sns = |message: &Message| {
+        let told = facts::variables(message, &JobContext::of(message), Clock::system().wall());
+        told.into_iter().filter(|(name, _)| name.contains("SNS")).collect::<Vec<_>>()
+    };
+    let expected = [
+        ("LEASEHOLD_SNS_MESSAGE_ID", "s-1"),
+        ("LEASEHOLD_SNS_PUBLISHED_AT", "1335920046"),
+        ("LEASEHOLD_SNS_SUBJECT", "50 % f\u{fc}r Zo\u{eb}"),
+        ("LEASEHOLD_SNS_TOPIC_ARN", "arn:aws:sns:r:1:t"),
+    ];
+    assert_eq!(of_sns(&message), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    message.sns = Some(Sns { subject: Some("no\0body".to_owned()), ..Sns::default() });
+    assert!(of_sns(&message).iter().all(|(name, _)| name != "LEASEHOLD_SNS_SUBJECT"), "no program can be given it");
 }
 
 #[tokio::test]

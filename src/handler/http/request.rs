@@ -42,7 +42,7 @@ pub(super) fn headers(mut headers: HeaderMap, message: &Message, cx: &JobContext
     }
     for (name, value) in outside::facts(message, cx, now) {
         let value = encoded(&value);
-        add(&format!("x-leasehold-{}", name.to_lowercase().replace('_', "-")), &value);
+        add(&header(name), &value);
         match name {
             "QUEUE" => add("x-aws-sqsd-queue", &value),
             "MESSAGE_ID" => add("x-aws-sqsd-msgid", &value),
@@ -50,7 +50,14 @@ pub(super) fn headers(mut headers: HeaderMap, message: &Message, cx: &JobContext
             _ => {}
         }
     }
-    let (attributes, omitted) = outside::attributes(message, ROOM, |name, value| Some((plain(name), encoded(value))));
+    let mut room = ROOM;
+    for (name, value) in outside::sns_facts(message) {
+        let (name, value) = (header(name), encoded(&value));
+        // It takes the room of attributes, which go out twice.
+        room.bytes = room.bytes.saturating_sub((name.len() + value.len()).div_ceil(2));
+        add(&name, &value);
+    }
+    let (attributes, omitted) = outside::attributes(message, room, |name, value| Some((plain(name), encoded(value))));
     for (name, value) in &attributes {
         add(&format!("x-leasehold-attribute-{name}"), value);
         add(&format!("x-aws-sqsd-attr-{name}"), value);
@@ -66,6 +73,11 @@ pub(super) fn headers(mut headers: HeaderMap, message: &Message, cx: &JobContext
         }
     }
     headers
+}
+
+/// The header of a fact.
+fn header(fact: &str) -> String {
+    format!("x-leasehold-{}", fact.to_lowercase().replace('_', "-"))
 }
 
 fn content_type(body: &str) -> &'static str {

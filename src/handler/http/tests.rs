@@ -20,7 +20,7 @@ use super::*;
 use crate::{
     clock::Millis,
     handler::{CancelCause, error::Verdict},
-    message::{Attribute, AttributeValue},
+    message::{Attribute, AttributeValue, Sns},
 };
 
 /// Far more than anything here takes, on the slowest machine.
@@ -206,6 +206,43 @@ async fn an_app_gets_body_and_facts() {
 }
 
 #[tokio::test]
+async fn what_sns_says_reaches_an_app_and_what_sns_cannot_have_said_does_not() {
+    let mut app = App::answering(OK, Then::Serve).await;
+    let handler = app.handler();
+    let mut message = message("");
+    let sns = Sns {
+        topic_arn: "arn:aws:sns:eu-central-1:123456789012:orders".to_owned(),
+        message_id: "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324".to_owned(),
+        subject: Some("50 % f\u{fc}r Zo\u{eb}".to_owned()),
+        published_at: Some(Millis(1_335_920_046_655)),
+        sequence_number: Some("10000000000000003000".to_owned()),
+    };
+    message.sns = Some(sns);
+    assert!(run(&handler, &message).await.0.is_ok());
+    let of_sns = |head: Vec<String>| head.into_iter().filter(|line| line.contains("-sns-")).collect::<Vec<_>>();
+    let mut told = of_sns(app.request().await.0);
+    told.sort();
+    let expected = [
+        "x-leasehold-sns-message-id: 22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324",
+        "x-leasehold-sns-published-at: 1335920046",
+        "x-leasehold-sns-sequence-number: 10000000000000003000",
+        "x-leasehold-sns-subject: 50 %25 f%C3%BCr Zo%C3%AB",
+        "x-leasehold-sns-topic-arn: arn:aws:sns:eu-central-1:123456789012:orders",
+    ];
+    assert_eq!(told, expected);
+    let forged = Sns {
+        topic_arn: "a\r\nEvil: 1".to_owned(),
+        message_id: "m".repeat(65),
+        subject: Some("\u{1f600}".repeat(101)),
+        sequence_number: Some("\0".to_owned()),
+        ..Sns::default()
+    };
+    message.sns = Some(forged);
+    assert!(run(&handler, &message).await.0.is_ok());
+    assert_eq!(of_sns(app.request().await.0), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_body_that_is_not_json_is_text() {
     let mut app = App::answering(OK, Then::Serve).await;
     let handler = app.handler();
@@ -266,10 +303,21 @@ async fn headers_stay_below_what_servers_take_however_many_attributes_there_are(
     message.attributes.extend((0..500).map(|i| (format!("{i:0>200}"), Attribute::text("é".repeat(i + 100)))));
     let mut cx = JobContext::of(&message);
     cx.key = Some("k".repeat(1024));
-    assert!(handler.handle(&Raw(Arc::new(message)), &cx).await.is_ok());
-    let (head, _) = app.request().await;
-    let size: usize = head.iter().map(|line| line.len() + 2).sum();
-    assert!((4 * 1024..7 * 1024).contains(&size) && head.len() < 50, "{size} bytes in {} lines", head.len());
+    let longest = Sns {
+        topic_arn: "a".repeat(384),
+        message_id: "m".repeat(64),
+        subject: Some("\u{1f600}".repeat(100)),
+        published_at: Some(Millis(u64::MAX)),
+        sequence_number: Some("9".repeat(64)),
+    };
+    let full = (0..10).map(|i| (i.to_string(), Attribute::text("x".repeat(200)))).collect();
+    for (attributes, sns) in [(message.attributes, None), (full, Some(longest))] {
+        message = Message { attributes, sns, ..self::message("") };
+        assert!(handler.handle(&Raw(Arc::new(message.clone())), &cx).await.is_ok());
+        let (head, _) = app.request().await;
+        let size: usize = head.iter().map(|line| line.len() + 2).sum();
+        assert!((4 * 1024..7 * 1024).contains(&size) && head.len() < 50, "{size} bytes in {} lines", head.len());
+    }
     message = self::message("");
     message.attributes.extend((0..500).map(|i| (i.to_string(), Attribute::text(""))));
     assert!(run(&handler, &message).await.0.is_ok());

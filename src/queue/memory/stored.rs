@@ -147,6 +147,7 @@ impl Stored {
             deduplication_id: content.deduplication_id,
             trace_header: content.trace_header,
             dead_letter: None,
+            sns: None,
         }
         .unpacked()
     }

@@ -9,10 +9,10 @@ use std::{
 
 use leasehold::{
     Config,
-    config::{DeadLetter, KeySource, LogFormat, QueueConfig},
+    config::{DeadLetter, Envelope, KeySource, LogFormat, QueueConfig},
     queue::usual_dead_letter_name,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Settings;
 
@@ -81,6 +81,9 @@ fn about(name: &str, queue: &QueueConfig) -> String {
         None if queue.handler.is_some() => text.push_str(", without a guard"),
         None => {}
     }
+    if queue.envelope == Envelope::Sns {
+        text.push_str(", in SNS envelopes");
+    }
     match &queue.dead_letter {
         DeadLetter::RedrivePolicy => {
             let _ = write!(text, ", dead letters in {}", usual_dead_letter_name(real));
@@ -111,7 +114,7 @@ fn our_send(queue: &QueueConfig, endpoint: &str, program: &str) -> String {
         Some(KeySource::Attribute(attribute)) => {
             let _ = write!(text, " --attribute {attribute}=1");
         }
-        Some(KeySource::DeduplicationId) => text.push_str(" --dedup-id 1"),
+        Some(KeySource::DeduplicationId | KeySource::GroupAndDeduplicationId) => text.push_str(" --dedup-id 1"),
         _ => {}
     }
     text
@@ -133,8 +136,17 @@ fn aws_send(queue: &QueueConfig, endpoint: &str) -> String {
     text
 }
 
-/// A body that has the queue's key.
+/// A body that has the queue's key, in the envelope that the queue expects.
 fn example(queue: &QueueConfig) -> String {
+    let payload = payload(queue);
+    if queue.envelope != Envelope::Sns {
+        return payload;
+    }
+    let topic = "arn:aws:sns:us-east-1:000000000000:example";
+    json!({"Type": "Notification", "MessageId": "1", "TopicArn": topic, "Message": payload}).to_string()
+}
+
+fn payload(queue: &QueueConfig) -> String {
     let mut body = Value::Object(Map::new());
     let pointers = match &queue.key {
         Some(KeySource::Pointers(pointers)) => pointers.clone(),
@@ -162,6 +174,16 @@ mod tests {
         let mut queue = QueueConfig::new(name);
         queue.key = Some(key.parse().expect("a key"));
         queue
+    }
+
+    #[test]
+    fn lines_to_copy_send_an_envelope_where_one_is_expected() {
+        let mut queue = queue("q", "/id");
+        assert!(!about("q", &queue).contains("SNS"));
+        queue.envelope = Envelope::Sns;
+        assert!(about("q", &queue).contains(", in SNS envelopes"));
+        let body: Value = serde_json::from_str(&example(&queue)).expect("JSON");
+        assert_eq!((&body["Type"], &body["Message"]), (&json!("Notification"), &json!(r#"{"id":"1"}"#)));
     }
 
     #[test]
