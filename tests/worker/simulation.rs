@@ -60,7 +60,7 @@ pub(crate) use planted::Plant;
 use trace::Written;
 
 /// About as many as a minute of one processor is enough for.
-const SEEDS: u64 = 2_500;
+const SEEDS: u64 = 2_000;
 
 /// What so many seeds must have met.
 const MUST_MEET: [&str; 23] = [
