@@ -18,6 +18,12 @@ pub enum Planted {
     DeadWithoutCopyFlag,
     /// What stands behind a head runs although the head is to come again (rule T5).
     FollowersRunAhead,
+    /// Without a guard, what stands behind a head runs although the head is not known to be deleted (rule T5).
+    UndeletedHeadFreesGroup,
+    /// A head that failed is delayed and its followers are given back, although its group could rest (rule T5).
+    HeadDoesNotRest,
+    /// The messages of a FIFO group that one receive brings run side by side (rule T5).
+    GroupInPieces,
 }
 
 #[cfg(feature = "planted")]

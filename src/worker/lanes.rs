@@ -87,10 +87,7 @@ impl Hall {
     ) -> Settlement {
         let mut away_since = None;
         loop {
-            if head.lease.is_over() {
-                return Settlement::Leave(Left::LeaseOver);
-            }
-            if self.stop(head).is_cancelled() {
+            if head.lease.is_over() || self.stop(head).is_cancelled() {
                 return self.given_back(head);
             }
             let Some(taken) = self.take(head, slot).await else { return self.given_back(head) };
@@ -142,7 +139,7 @@ impl Hall {
             Settlement::Held { until, .. } => *until + self.held_jitter(1),
             _ => return false,
         };
-        if until.since(self.jobs.clock.wall()) >= head.lease.farthest() {
+        if until.since(self.jobs.clock.wall()) >= head.lease.farthest() || planted(Planted::HeadDoesNotRest) {
             return false;
         }
         // What is on its last receive goes to the DLQ without a reason if it is given back.
@@ -166,7 +163,7 @@ impl Hall {
     fn frees_its_group(&self, settled: &Settled) -> bool {
         match settled {
             Settled::Deleted(_) => true,
-            Settled::NotDeleted(_) => self.remembers(),
+            Settled::NotDeleted(_) => self.remembers() || planted(Planted::UndeletedHeadFreesGroup),
             Settled::Delayed { .. } | Settled::Left(_) | Settled::DeleteDenied => planted(Planted::FollowersRunAhead),
         }
     }
@@ -198,6 +195,7 @@ impl Hall {
             // A slot that comes free for what is not to be begun is of no use; a dropped wait leaves the line.
             biased;
             () = self.stop(delivery).cancelled() => None,
+            () = delivery.lease.ends_within(Duration::ZERO) => None,
             slot = slot => slot,
         }
     }
@@ -248,6 +246,9 @@ impl Hall {
     /// What is not to be run now: visible at once, but for a last receive, after which SQS would give the message to the
     /// dead-letter queue without a reason; that one keeps what is left of its timeout.
     fn given_back(&self, delivery: &Delivery) -> Settlement {
+        if delivery.lease.is_over() {
+            return Settlement::Leave(Left::LeaseOver);
+        }
         let until = self.jobs.clock.wall();
         self.unless_last(delivery, Settlement::Delay { until, why: Delayed::Interrupted })
     }

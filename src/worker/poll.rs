@@ -22,6 +22,7 @@ use crate::{
     lease::{Deadline, Lease},
     message::Delivery,
     queue::{LARGEST_MESSAGE, LONGEST_VISIBILITY, Received},
+    testing::{Planted, planted},
 };
 
 use super::{hall::Hall, pace::Booking, pulse::Pulse};
@@ -206,7 +207,7 @@ fn begin(
 ) {
     let mut begun: Vec<(Option<String>, VecDeque<Delivery>)> = Vec::new();
     for received in received {
-        let group = received.message.group.clone().filter(|_| hall.fifo);
+        let group = received.message.group.clone().filter(|_| hall.fifo && !planted(Planted::GroupInPieces));
         let delivery = delivery(hall, received, lease);
         match begun.iter_mut().find(|(of, _)| group.is_some() && *of == group) {
             Some((_, lane)) => lane.push_back(delivery),

@@ -15,6 +15,7 @@ use leasehold::{
 use tokio::time::Instant;
 
 pub(crate) mod behaviours;
+mod fifo;
 
 /// Makes queues of one adapter, and says what is different there.
 #[async_trait]
@@ -33,8 +34,14 @@ pub(crate) trait QueueFixture: Send + Sync {
     /// A FIFO queue, fresh and empty, with content-based deduplication.
     async fn fifo(&self) -> Arc<dyn Queue>;
 
+    /// A FIFO queue for high throughput: it deduplicates inside groups, and not by content.
+    async fn fifo_by_group(&self) -> Arc<dyn Queue>;
+
     /// A standard queue with a redrive policy, and its dead-letter queue.
     async fn with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>);
+
+    /// The same of FIFO queues with content-based deduplication.
+    async fn fifo_with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>);
 }
 
 /// What a service does differently from AWS. The default is AWS. The behaviours assert a difference too, so that one
@@ -56,6 +63,12 @@ pub(crate) struct Differences {
     pub(crate) accepts_late_delete_on_fifo: bool,
     /// It takes no message group on a standard queue.
     pub(crate) refuses_group_on_standard: bool,
+    /// On a FIFO queue it takes visibility changes with handles that are late or superseded.
+    pub(crate) takes_changes_with_old_handles_on_fifo: bool,
+    /// A message of a FIFO group that is given back comes again although one before it is in flight.
+    pub(crate) hands_followers_out_beside_their_head: bool,
+    /// It does not know `ReceiveRequestAttemptId`: the same one again is a receive like any other.
+    pub(crate) ignores_attempt_ids: bool,
     /// A receive brings at most one message of a FIFO group.
     pub(crate) one_message_per_group: bool,
     /// A message that the redrive policy moves gets a new id.
@@ -78,6 +91,9 @@ impl Default for Differences {
             accepts_delete_with_a_made_up_handle: false,
             accepts_late_delete_on_fifo: false,
             refuses_group_on_standard: false,
+            takes_changes_with_old_handles_on_fifo: false,
+            hands_followers_out_beside_their_head: false,
+            ignores_attempt_ids: false,
             one_message_per_group: false,
             redrive_changes_the_id: false,
             drops_the_trace_header: false,
@@ -118,7 +134,19 @@ macro_rules! queue_contract {
             t5_a_fifo_group_is_blocked_while_a_message_of_it_is_in_flight_and_others_are_not,
             t5_a_given_back_head_comes_again_before_its_followers,
             t1_a_late_delete_on_fifo_is_refused,
+            t5_several_groups_come_side_by_side_each_in_order,
+            t5_a_follower_that_is_given_back_waits_for_its_head,
+            t5_a_group_that_is_given_back_comes_again_in_order,
+            t5_a_head_that_moves_to_the_dead_letter_queue_frees_its_group,
+            l6_a_late_change_on_fifo_is_refused,
+            l6_an_old_handle_on_fifo_changes_nothing,
+            r4_the_same_attempt_brings_the_same_messages_and_is_not_counted_again,
+            r4_an_attempt_is_not_repeated_once_a_message_of_it_has_changed,
             a_fifo_queue_drops_what_it_was_sent_before,
+            a_fifo_queue_drops_duplicates_in_other_groups_too,
+            a_fifo_queue_drops_duplicates_in_their_group_only_where_that_is_its_scope,
+            a_fifo_queue_without_content_based_deduplication_wants_an_id,
+            r5_facts_tell_how_a_fifo_queue_deduplicates,
             t6_a_message_moves_to_the_dead_letter_queue_at_the_receive_after_its_last,
             r5_facts_tell_the_settings,
             r5_a_queue_that_is_not_there_is_missing,
@@ -141,6 +169,9 @@ pub(crate) use queue_contract;
 
 /// For how long a test waits for what must come, and does not come by itself in that time if it must not.
 const SOON: Duration = Duration::from_secs(10);
+
+/// The shortest visibility timeout that is not zero.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// Longer than any test runs.
 const LONG: Duration = Duration::from_secs(300);

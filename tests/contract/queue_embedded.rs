@@ -36,6 +36,7 @@ impl QueueFixture for Embedded {
             accepts_delete_with_a_made_up_handle: true,
             accepts_late_delete_on_fifo: true,
             refuses_group_on_standard: true,
+            ignores_attempt_ids: true,
             one_message_per_group: true,
             drops_the_trace_header: true,
             // All of them: it looks at none.
@@ -65,8 +66,16 @@ impl QueueFixture for Embedded {
         self.sqs.fifo().await
     }
 
+    async fn fifo_by_group(&self) -> Arc<dyn Queue> {
+        self.sqs.fifo_by_group().await
+    }
+
     async fn with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>) {
         self.sqs.with_dead_letters(max_receive_count).await
+    }
+
+    async fn fifo_with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>) {
+        self.sqs.fifo_with_dead_letters(max_receive_count).await
     }
 }
 

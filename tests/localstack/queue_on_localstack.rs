@@ -24,6 +24,9 @@ impl QueueFixture for LocalStack {
             // "Shorter than 256 bytes", it says.
             longest_attribute_name: 255,
             takes_attributes: &["empty bytes", "no number"],
+            takes_changes_with_old_handles_on_fifo: true,
+            hands_followers_out_beside_their_head: true,
+            ignores_attempt_ids: true,
             ..Differences::default()
         }
     }
@@ -40,8 +43,16 @@ impl QueueFixture for LocalStack {
         self.0.fifo().await
     }
 
+    async fn fifo_by_group(&self) -> Arc<dyn Queue> {
+        self.0.fifo_by_group().await
+    }
+
     async fn with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>) {
         self.0.with_dead_letters(max_receive_count).await
+    }
+
+    async fn fifo_with_dead_letters(&self, max_receive_count: u32) -> (Arc<dyn Queue>, Arc<dyn Queue>) {
+        self.0.fifo_with_dead_letters(max_receive_count).await
     }
 }
 

@@ -1,18 +1,16 @@
 //! The behaviours, each a function of a fixture, so that the same lines run on every adapter.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::{
     message::{Attribute, AttributeValue, DEAD_LETTER_ATTRIBUTE, Note, ReceiptHandle},
-    queue::{Outgoing, Queue, QueueAddress, QueueError, Receive},
+    queue::{Outgoing, QueueAddress, QueueError, Receive},
 };
 use tokio::time::Instant;
 
-use super::{LONG, POLL, QueueFixture, SOON, binary, bodies, body, in_group, next, nothing_for, poll};
-
-/// The shortest visibility timeout that is not zero.
-const SHORT: Duration = Duration::from_secs(1);
+pub(crate) use super::fifo::*;
+use super::{LONG, POLL, QueueFixture, SHORT, SOON, binary, bodies, body, in_group, next, nothing_for, poll};
 
 pub(crate) async fn attributes_and_body_come_back_as_they_were_sent(fixture: &dyn QueueFixture) {
     let queue = fixture.standard().await;
@@ -296,79 +294,6 @@ pub(crate) async fn l4_calls_that_come_together_are_answered_one_by_one(fixture:
         assert_eq!(changed.is_ok(), position != MANY / 2, "change {position}: {changed:?}");
         let accepted = position != MANY / 2 || fixture.differences().accepts_delete_with_a_made_up_handle;
         assert_eq!(deleted.is_ok(), accepted, "delete {position}: {deleted:?}");
-    }
-    nothing_for(&*queue, SHORT).await;
-}
-
-async fn fifo_with(fixture: &dyn QueueFixture, messages: &[(&str, &str)]) -> Arc<dyn Queue> {
-    let queue = fixture.fifo().await;
-    for (group, body) in messages {
-        queue.send(&in_group(group, body)).await.expect("a send");
-    }
-    queue
-}
-
-pub(crate) async fn t5_a_fifo_group_comes_in_order(fixture: &dyn QueueFixture) {
-    let queue = fifo_with(fixture, &[("g", "1"), ("g", "2"), ("g", "3")]).await;
-    let mut came = Vec::new();
-    let mut receives = 0;
-    while came.len() < 3 && receives < 3 {
-        let received = poll(&*queue, 10, LONG).await;
-        receives += 1;
-        for delivery in received {
-            queue.delete(&delivery.handle).await.expect("a delete");
-            came.push(delivery.message.body);
-        }
-    }
-    assert_eq!(came, ["1", "2", "3"]);
-    assert_eq!(receives, if fixture.differences().one_message_per_group { 3 } else { 1 });
-}
-
-pub(crate) async fn t5_a_fifo_group_is_blocked_while_a_message_of_it_is_in_flight_and_others_are_not(
-    fixture: &dyn QueueFixture,
-) {
-    let queue = fifo_with(fixture, &[("a", "a1"), ("a", "a2"), ("b", "b1")]).await;
-    let head = next(&*queue, LONG).await;
-    assert_eq!(head.message.body, "a1");
-    assert_eq!(bodies(&poll(&*queue, 10, LONG).await), ["b1"]);
-    nothing_for(&*queue, SHORT).await;
-    queue.delete(&head.handle).await.expect("a delete");
-    assert_eq!(next(&*queue, LONG).await.message.body, "a2");
-}
-
-pub(crate) async fn t5_a_given_back_head_comes_again_before_its_followers(fixture: &dyn QueueFixture) {
-    let queue = fifo_with(fixture, &[("a", "a1"), ("a", "a2")]).await;
-    let head = next(&*queue, LONG).await;
-    let delay = Duration::from_secs(3);
-    let begun = Instant::now();
-    queue.change_visibility(&head.handle, delay).await.expect("a change");
-    // The follower waits with its head.
-    let again = next(&*queue, LONG).await;
-    assert!(begun.elapsed() >= delay - SHORT, "{:?}", begun.elapsed());
-    assert_eq!((again.message.body.as_str(), again.message.receive_count), ("a1", 2));
-}
-
-pub(crate) async fn t1_a_late_delete_on_fifo_is_refused(fixture: &dyn QueueFixture) {
-    let queue = fifo_with(fixture, &[("a", "a1")]).await;
-    let received = next(&*queue, LONG).await;
-    queue.change_visibility(&received.handle, Duration::ZERO).await.expect("a change");
-    let deleted = queue.delete(&received.handle).await;
-    let refused = !fixture.differences().accepts_late_delete_on_fifo;
-    assert_eq!(matches!(deleted, Err(QueueError::HandleLost)), refused, "{deleted:?}");
-    if refused {
-        assert_eq!(next(&*queue, LONG).await.message.body, "a1");
-    }
-}
-
-pub(crate) async fn a_fifo_queue_drops_what_it_was_sent_before(fixture: &dyn QueueFixture) {
-    let queue = fifo_with(fixture, &[("a", "same"), ("a", "same")]).await;
-    let by_id = |text| Outgoing { deduplication_id: Some("id".to_owned()), ..in_group("b", text) };
-    queue.send(&by_id("one")).await.expect("a send");
-    queue.send(&by_id("other")).await.expect("a send of a duplicate");
-    for expected in ["same", "one"] {
-        let received = next(&*queue, LONG).await;
-        assert_eq!(received.message.body, expected);
-        queue.delete(&received.handle).await.expect("a delete");
     }
     nothing_for(&*queue, SHORT).await;
 }

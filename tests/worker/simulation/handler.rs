@@ -73,7 +73,7 @@ impl Handler for Teller {
         let course = self.course(order);
         let trace = &self.world.trace;
         trace.note(&self.who, format_args!("runs {} attempt {} {course:?}", order.id, cx.attempt()));
-        let number = self.world.promise.run_began(self.worker, &pk, fence);
+        let number = self.world.promise.run_began(self.worker, cx.message(), &pk, fence);
         let _under = Under { world: &self.world, number };
         let work = self.work(&course, &pk, cx);
         let result = tokio::select! {
@@ -83,7 +83,7 @@ impl Handler for Teller {
             cause = cx.cancelled().wait(), if course.heeds => Err(HandlerError::new(format!("cancelled: {cause:?}"))),
         };
         if result.is_ok() {
-            self.world.promise.run_succeeded(&pk, fence, &cx.message().body);
+            self.world.promise.run_succeeded(&pk, fence, cx.message());
         }
         trace.note(&self.who, format_args!("ran {}: {result:?}", order.id));
         result

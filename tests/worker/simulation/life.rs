@@ -121,6 +121,9 @@ async fn live(world: &Arc<World>, life: Arc<Life>, chance: &mut Rng) {
         () = at(crash_at) => None,
         report = worker.run(shutdown) => Some(report),
     };
+    if !world.finish.is_cancelled() {
+        world.promise.groups.life_ended();
+    }
     let Some(report) = report else {
         life.crash();
         world.trace.met("crash");
@@ -155,8 +158,9 @@ fn worker(world: &Arc<World>, life: &Arc<Life>, seed: u64) -> Worker {
         faults.decide_with(move |call| weather.fault(port, call));
         world.keep(faults.clone());
     };
-    rule(&broker.faults("jobs"), Port::Queue);
-    rule(&broker.faults("jobs-dlq"), Port::DeadLetters);
+    let [jobs, dead_letters] = world.plan.queues();
+    rule(&broker.faults(jobs), Port::Queue);
+    rule(&broker.faults(dead_letters), Port::DeadLetters);
     let guard_faults = Faults::default();
     rule(&guard_faults, Port::Guard);
     let guard = FarGuard { world: Arc::clone(world), life: Arc::clone(life) };
@@ -173,6 +177,8 @@ fn vars(world: &World) -> Vec<(String, String)> {
     let plan = &world.plan;
     let vars = [
         ("QUEUES", "jobs".to_owned()),
+        ("JOBS_NAME", plan.queues()[0].to_owned()),
+        ("GUARD", if plan.is_guarded() { "claim" } else { "none" }.to_owned()),
         ("KEY", "/id".to_owned()),
         ("VISIBILITY_TIMEOUT", format!("{}s", plan.visibility)),
         ("HANDLER_TIMEOUT", format!("{}s", plan.handler_timeout)),

@@ -14,6 +14,7 @@ pub(crate) const SKEW: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    pub(crate) kind: Kind,
     /// How long things go wrong.
     pub(crate) storm: Duration,
     /// Seconds of `VISIBILITY_TIMEOUT`, fixed, and so of both leases.
@@ -31,6 +32,17 @@ pub(crate) struct Plan {
     pub(crate) redrives: Vec<Duration>,
     pub(crate) meddling: Vec<(Duration, Meddling)>,
     pub(crate) hazards: Hazards,
+}
+
+/// What kind of queue it is, and how its work is guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Standard,
+    /// A FIFO queue with so many groups. Each key belongs to one.
+    Fifo {
+        groups: usize,
+        guarded: bool,
+    },
 }
 
 /// One message of the producer.
@@ -138,8 +150,9 @@ impl Plan {
         let visibility = chance.u64(8..=24);
         let keys = chance.usize(3..=8);
         let half = i64::try_from(SKEW.as_millis() / 2).unwrap_or(0);
-        Self {
+        let mut plan = Self {
             seed,
+            kind: kind(chance),
             storm,
             visibility,
             handler_timeout: visibility * chance.u64(2..=4),
@@ -153,11 +166,65 @@ impl Plan {
             redrives: (0..chance.usize(0..=3)).map(|_| moment(chance, storm)).collect(),
             meddling: (0..chance.usize(0..=6)).map(|_| (moment(chance, storm), meddling(chance))).collect(),
             hazards: hazards(chance, storm),
+        };
+        if plan.is_fifo() {
+            plan.fill_groups(chance);
+        }
+        plan
+    }
+
+    /// More keys, so that they stand behind each other; and some weather in which what a failing head costs can be told
+    /// from what a fault costs.
+    fn fill_groups(&mut self, chance: &mut Rng) {
+        let keys = chance.usize(4..=12);
+        self.sends = sends(chance, keys, self.storm);
+        self.scripts = (0..keys).map(|_| script(chance)).collect();
+        if chance.bool() {
+            // A burst: whole groups come in one receive.
+            self.sends.iter_mut().for_each(|send| send.at /= 10);
+        }
+        if chance.u8(0..4) == 0 {
+            let Hazards { crash, drain, .. } = self.hazards;
+            self.hazards = Hazards { crash, drain, ..Hazards::default() };
+            self.meddling.clear();
+            // Every group can rest in hand at once.
+            self.concurrency = self.concurrency.max(5);
+        }
+        if !self.is_guarded() {
+            // There is nowhere to record one.
+            self.scripts.iter_mut().for_each(|script| script.steps = false);
         }
     }
 }
 
 impl Plan {
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.kind != Kind::Standard
+    }
+
+    pub(crate) fn is_guarded(&self) -> bool {
+        !matches!(self.kind, Kind::Fifo { guarded: false, .. })
+    }
+
+    /// The names of the queue and of its dead-letter queue.
+    pub(crate) fn queues(&self) -> [&'static str; 2] {
+        if self.is_fifo() { ["jobs.fifo", "jobs-dlq.fifo"] } else { ["jobs", "jobs-dlq"] }
+    }
+
+    /// The message group of a key.
+    pub(crate) fn group(&self, key: usize) -> Option<String> {
+        match self.kind {
+            Kind::Standard => None,
+            Kind::Fifo { groups, .. } => Some(format!("g{}", key % groups)),
+        }
+    }
+
+    /// Whether nothing goes wrong but crashes and drains.
+    pub(crate) fn is_calm(&self) -> bool {
+        let Hazards { faulty, stop, spells, .. } = &self.hazards;
+        *faulty == 0 && *stop == 0 && spells.is_empty() && self.meddling.is_empty()
+    }
+
     /// Whether all machines stand still at some time, beside everything that is timed.
     pub(crate) fn suspends(&self) -> bool {
         self.meddling.iter().any(|(_, meddling)| matches!(meddling, Meddling::Suspend(_)))
@@ -169,6 +236,14 @@ impl Plan {
         let mut spells = self.hazards.spells.iter();
         let troubled = self.hazards.faulty > 0 || !self.hazards.spells.is_empty();
         self.suspends() || spells.any(|spell| matches!(spell.what, Wrong::Stalled(_))) || (script.steps && troubled)
+    }
+}
+
+/// Half of all worlds have a standard queue; of those with a FIFO queue every third has no guard.
+fn kind(chance: &mut Rng) -> Kind {
+    match chance.u8(0..6) {
+        0..=2 => Kind::Standard,
+        n => Kind::Fifo { groups: chance.usize(1..=5), guarded: n < 5 },
     }
 }
 

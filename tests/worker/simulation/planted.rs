@@ -48,6 +48,30 @@ fn beat_that_is_not_awaited_before_a_delay_is_found() {
 }
 
 #[test]
+fn followers_that_run_ahead_are_found() {
+    let _plant = Plant::of(Planted::FollowersRunAhead);
+    found_within(50, false, "before it is still open");
+}
+
+#[test]
+fn undeleted_head_that_frees_its_group_is_found() {
+    let _plant = Plant::of(Planted::UndeletedHeadFreesGroup);
+    found_within(100, false, "behind it has begun");
+}
+
+#[test]
+fn group_in_pieces_is_found() {
+    let _plant = Plant::of(Planted::GroupInPieces);
+    found_within(50, false, "before it is still open");
+}
+
+#[test]
+fn head_that_does_not_rest_is_found() {
+    let _plant = Plant::of(Planted::HeadDoesNotRest);
+    found_within(100, false, "invariant 10");
+}
+
+#[test]
 fn takeover_without_the_skew_is_found() {
     let _plant = Plant::of(Planted::TakeoverWithoutSkew);
     found_within(100, false, "before its owner's lease ended");

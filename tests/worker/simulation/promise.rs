@@ -19,6 +19,7 @@ use leasehold::{
 };
 
 use super::{
+    groups::Groups,
     plan::{Plan, SKEW},
     trace::Trace,
 };
@@ -30,6 +31,8 @@ pub(crate) struct Promise {
     pub(super) guard: MemoryGuard,
     /// The wall clocks of the two workers.
     pub(super) clocks: [Clock; 2],
+    /// Order inside the groups of a FIFO queue.
+    pub(crate) groups: Groups,
     state: Mutex<State>,
 }
 
@@ -55,6 +58,8 @@ pub(super) struct State {
     succeeded: BTreeSet<(Pk, Fence)>,
     /// Their bodies.
     took_effect: BTreeSet<String>,
+    /// Their messages, by id.
+    succeeded_messages: BTreeSet<String>,
 }
 
 /// A message that came into the queue.
@@ -89,8 +94,14 @@ pub(crate) enum Write<'a> {
 }
 
 impl Promise {
-    pub(crate) fn new(plan: Arc<Plan>, trace: Arc<Trace>, guard: MemoryGuard, clocks: [Clock; 2]) -> Self {
-        Self { plan, trace, guard, clocks, state: Mutex::default() }
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        trace: Arc<Trace>,
+        guard: MemoryGuard,
+        clocks: [Clock; 2],
+        groups: Groups,
+    ) -> Self {
+        Self { plan, trace, guard, clocks, groups, state: Mutex::default() }
     }
 
     /// Held for straight lines. A test that panics inside has failed anyway.
@@ -107,6 +118,11 @@ impl Promise {
         let failure_id = note.map(|note| note.failure_id.clone());
         let sent = Sent { body: body.to_owned(), at: self.trace.now(), failure_id };
         self.state().sent.insert(id, sent);
+    }
+
+    /// For a message that is sent: SQS takes none like it for a duplicate.
+    pub(crate) fn next_deduplication_id(&self) -> String {
+        format!("sent-{}", self.state().sent.len())
     }
 
     /// An operator has replaced this body by another.
@@ -129,23 +145,41 @@ impl Promise {
 
     /// A message has left its queue by a worker's delete.
     pub(crate) fn deleted(&self, id: &str) {
-        let state = self.state();
-        let Some(sent) = state.sent.get(id) else { return };
-        let done = self.is_done(&state, &sent.body);
-        // A duplicate that was sent later than the copy belongs to the same failure, while its record says so.
-        let same_failure = |id: &String| state.deaths.get(id).is_some_and(|end| end.is_none_or(|end| end >= sent.at));
-        let copied = state.copies.iter().any(|copy| {
-            copy.body == sent.body && (copy.at >= sent.at || copy.failure_id.as_ref().is_some_and(same_failure))
-        });
-        drop(state);
-        if !done && !copied {
+        if !self.is_accounted_for(id) {
             self.broken(1, format_args!("{id} was deleted, and its work is neither done nor dead-lettered"));
         }
     }
 
+    /// Its work is done or dead-lettered: nobody waits for this message any more.
+    pub(super) fn is_accounted_for(&self, id: &str) -> bool {
+        let state = self.state();
+        let Some(sent) = state.sent.get(id) else { return true };
+        let done = if self.plan.is_guarded() {
+            self.is_done(&state, &sent.body)
+        } else {
+            state.succeeded_messages.contains(id)
+        };
+        done || state.has_copy_of(sent)
+    }
+
+    pub(super) fn is_dead_lettered(&self, id: &str) -> bool {
+        let state = self.state();
+        state.sent.get(id).is_some_and(|sent| state.has_copy_of(sent))
+    }
+
+    /// No program can look at its lease and begin in one instant: it may be suspended between the two.
+    pub(super) fn has_just_woken(&self) -> bool {
+        self.state().wakes_at == Some(self.trace.now())
+    }
+
     /// The record says so of this very payload; or of another that began anew on it, when a run of this one had already
     /// succeeded and only its confirm came too late.
+    ///
+    /// Without a guard nothing says so but the handler.
     pub(super) fn is_done(&self, state: &State, body: &str) -> bool {
+        if !self.plan.is_guarded() {
+            return state.took_effect.contains(body);
+        }
         let done = self.guard.record(&pk_of(body)).filter(|record| record.status == Status::Done);
         done.is_some_and(|done| done.fingerprint == fingerprint_of(body) || state.took_effect.contains(body))
     }
@@ -256,20 +290,31 @@ impl Promise {
     }
 
     /// A handler begins. Answers the run's number.
-    pub(crate) fn run_began(&self, worker: usize, pk: &Pk, fence: Fence) -> u64 {
+    pub(crate) fn run_began(&self, worker: usize, message: &Message, pk: &Pk, fence: Fence) -> u64 {
+        self.groups.run_began(self, &message.id);
+        if self.plan.is_guarded() {
+            self.run_began_under_its_claim(worker, pk, fence);
+        }
+        let mut state = self.state();
+        let number = state.runs_begun;
+        state.runs_begun += 1;
+        state.runs.insert(number, Run { worker, pk: pk.clone(), fence });
+        number
+    }
+
+    fn run_began_under_its_claim(&self, worker: usize, pk: &Pk, fence: Fence) {
         let now = self.clocks[worker].wall();
         match self.guard.record(pk) {
             Some(record) if record.status == Status::Done => {
                 self.broken(3, format_args!("{pk} is DONE and runs again"));
             }
             Some(r) if r.status == Status::Running && r.fence == fence && now < r.lease_until => {}
-            // No program can look at its lease and begin in one instant: it may be suspended between the two.
-            _ if self.state().wakes_at == Some(self.trace.now()) => {}
+            _ if self.has_just_woken() => {}
             other => {
                 self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}"));
             }
         }
-        let mut state = self.state();
+        let state = self.state();
         let beside = state.runs.values().filter(|run| run.pk == *pk && run.fence != fence);
         let overlap = beside.into_iter().find(|run| {
             let until = state.leases.get(&(run.pk.clone(), run.fence));
@@ -281,17 +326,14 @@ impl Promise {
                 format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker),
             );
         }
-        let number = state.runs_begun;
-        state.runs_begun += 1;
-        state.runs.insert(number, Run { worker, pk: pk.clone(), fence });
-        number
     }
 
     /// A run succeeded: it is about to return `Ok`.
-    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence, body: &str) {
+    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence, message: &Message) {
         let mut state = self.state();
         state.succeeded.insert((pk.clone(), fence));
-        state.took_effect.insert(body.to_owned());
+        state.took_effect.insert(message.body.clone());
+        state.succeeded_messages.insert(message.id.clone());
     }
 
     /// A run is over, however that came.
@@ -305,6 +347,17 @@ impl Promise {
         if recorded.is_some_and(|recorded| recorded.state == StepState::Done) {
             self.broken(4, format_args!("{step} of {pk} is recorded and runs again as {downstream}"));
         }
+    }
+}
+
+impl State {
+    /// Whether a copy of this message is dead-lettered. A duplicate that was sent later than the copy belongs to the same
+    /// failure, while its record says so.
+    fn has_copy_of(&self, sent: &Sent) -> bool {
+        let same_failure = |id: &String| self.deaths.get(id).is_some_and(|end| end.is_none_or(|end| end >= sent.at));
+        self.copies.iter().any(|copy| {
+            copy.body == sent.body && (copy.at >= sent.at || copy.failure_id.as_ref().is_some_and(same_failure))
+        })
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) fn check(promise: &Promise, bank: &Bank, queue: &[Message], dead: &[M
     nothing_vanished(promise, queue, dead);
     done_took_effect_once(promise, bank);
     innocents_are_not_dead(promise, dead);
+    promise.groups.check(promise);
 }
 
 /// Invariant 1: done, or dead-lettered, or in an operator's hands.

@@ -237,6 +237,7 @@ impl Queue for FarQueue {
         let received = self.inner.receive(ask).await?;
         for received in &received {
             self.note(format_args!("hands out {} {}", received.handle.as_str(), received.message.body));
+            self.world.promise.groups.received(&received.message.id);
         }
         Ok(received)
     }

@@ -13,13 +13,14 @@ use leasehold::{
     guard::{Change, Guard, GuardError, Pk, Status, Written, memory::MemoryGuard},
     message::{Attribute, DEAD_LETTER_ATTRIBUTE, Message},
     queue::{Outgoing, Queue, Receive},
-    testing::{Faults, MemoryBroker, MemoryQueueSettings},
+    testing::{Faults, MemoryBroker, MemoryQueue, MemoryQueueSettings},
 };
 use tokio::{runtime, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     bank::Bank,
+    groups::Groups,
     life,
     plan::{Meddling, Plan, Wrong},
     promise::Promise,
@@ -85,11 +86,13 @@ impl World {
         let (plan, trace, guard) = (Arc::new(plan), Arc::new(Trace::new()), MemoryGuard::default());
         let [a, b, sqs] = std::array::from_fn(|i| Clock::simulated(plan.seed ^ (i as u64), plan.ahead[i]));
         let broker = MemoryBroker::with_clock(sqs);
-        broker.create("jobs-dlq", MemoryQueueSettings::default());
-        let redrive = Some(("jobs-dlq".to_owned(), plan.max_receive_count));
-        broker.create("jobs", MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() });
+        let [jobs, dead_letters] = plan.queues();
+        broker.create(dead_letters, MemoryQueueSettings::default());
+        let redrive = Some((dead_letters.to_owned(), plan.max_receive_count));
+        let jobs = broker.create(jobs, MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() });
+        let groups = Groups::new(Arc::clone(&plan), jobs);
         Self {
-            promise: Promise::new(Arc::clone(&plan), Arc::clone(&trace), guard.clone(), [a, b]),
+            promise: Promise::new(Arc::clone(&plan), Arc::clone(&trace), guard.clone(), [a, b], groups),
             plan,
             trace,
             bank: Bank::default(),
@@ -129,13 +132,13 @@ impl World {
         if left > 0 {
             self.trace.violated(format_args!("invariant 8: {left} tasks are left"));
         }
-        let queues = ["jobs", "jobs-dlq"].map(|name| self.broker.queue(name).messages());
+        let queues = self.plan.queues().map(|name| self.broker.queue(name).messages());
         quiet::check(&self.promise, &self.bank, &queues[0], &queues[1]);
     }
 
     /// Waits until the queue is empty.
     async fn settled(&self) {
-        let jobs = self.broker.queue("jobs");
+        let jobs = self.jobs();
         let until = self.trace.now() + PATIENCE;
         while !jobs.is_empty() && self.trace.now() < until {
             sleep(Duration::from_secs(1)).await;
@@ -143,23 +146,35 @@ impl World {
         self.trace.note("", "all is settled");
     }
 
+    fn jobs(&self) -> Arc<MemoryQueue> {
+        self.broker.queue(self.plan.queues()[0])
+    }
+
     async fn until(&self, time: Duration) {
         sleep(time.saturating_sub(self.trace.now())).await;
     }
 
     async fn produce(self: Arc<Self>) {
-        for send in &self.plan.sends {
+        for (number, send) in self.plan.sends.iter().enumerate() {
             self.until(send.at).await;
-            let note = if send.other_payload { "other" } else { "first" };
-            self.send(Outgoing { body: body(send.key, note), ..Outgoing::default() }, None);
+            let mut note = if send.other_payload { "other" } else { "first" }.to_owned();
+            if !self.plan.is_guarded() {
+                // Without a guard each message is work of its own, and is told from its duplicates by its body.
+                note.push_str(&format!(" {number}"));
+            }
+            let group = self.plan.group(send.key);
+            self.send(Outgoing { body: body(send.key, &note), group, ..Outgoing::default() }, None);
         }
     }
 
-    fn send(&self, message: Outgoing, redriven: Option<&Message>) {
-        let body = message.body.clone();
+    fn send(&self, mut message: Outgoing, redriven: Option<&Message>) {
+        let (body, group) = (message.body.clone(), message.group.clone());
         let note = redriven.and_then(|message| message.dead_letter.as_ref());
-        let Some(id) = self.broker.queue("jobs").put(message) else { return };
+        // Its own each time: what is sent here is sent again on purpose, and not for SQS to drop.
+        message.deduplication_id = group.is_some().then(|| self.promise.next_deduplication_id());
+        let Some(id) = self.jobs().put(message) else { return };
         self.trace.note("", format_args!("sends {id} {body}{}", note.map_or("", |_| ", redriven")));
+        self.promise.groups.sent(&id, group.as_deref());
         self.promise.sent(id, &body, note);
     }
 
@@ -169,14 +184,15 @@ impl World {
         let mut chance = Rng::with_seed(self.plan.seed.rotate_left(16));
         for (at, meddling) in meddling {
             self.until(at).await;
-            let jobs = self.broker.queue("jobs");
+            let jobs = self.jobs();
             self.trace.note("", format_args!("{meddling:?}"));
             match meddling {
                 Meddling::Redeliver => {
                     let messages = jobs.messages();
                     let message = chance.choice(&messages);
-                    if message.is_some_and(|message| jobs.redeliver(&message.id)) {
+                    if let Some(message) = message.filter(|message| jobs.redeliver(&message.id)) {
                         self.trace.met("redelivered");
+                        self.promise.groups.redelivered(&message.id);
                     }
                 }
                 Meddling::EmptyReceives(receives) => jobs.empty_receives(receives),
@@ -198,7 +214,7 @@ impl World {
         let mut number = 0;
         for time in times {
             self.until(time).await;
-            let dead = self.broker.queue("jobs-dlq");
+            let dead = self.broker.queue(self.plan.queues()[1]);
             let ask = Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
             for received in dead.receive(&ask).await.expect("the operator's own call") {
                 number += 1;
