@@ -35,6 +35,9 @@ use crate::{
     queue::sqs::SqsBroker,
 };
 
+#[cfg(feature = "s3")]
+mod s3;
+
 /// Longest wait for a connection to SQS, TLS included. Below every attempt timeout, so that a connection that could not
 /// be had is told as what it is: nothing was sent. A lost SYN is sent again after one second.
 const SQS_CONNECT: Duration = Duration::from_secs(2);
@@ -138,6 +141,8 @@ fn is_url(text: &str) -> bool {
 pub struct Aws {
     sqs: aws_sdk_sqs::Client,
     dynamodb: aws_sdk_dynamodb::Client,
+    #[cfg(feature = "s3")]
+    s3: aws_sdk_s3::Client,
     calls: Calls,
 }
 
@@ -147,7 +152,13 @@ impl Aws {
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
         let calls = Calls::default();
-        Self { sqs: sqs_client(config, calls.clone()), dynamodb: dynamodb_client(config, calls.clone()), calls }
+        Self {
+            sqs: sqs_client(config, calls.clone()),
+            dynamodb: dynamodb_client(config, calls.clone()),
+            #[cfg(feature = "s3")]
+            s3: s3::client(config, calls.clone()),
+            calls,
+        }
     }
 
     /// The queues of the account.
@@ -166,6 +177,13 @@ impl Aws {
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         self.dynamodb.clone()
+    }
+
+    /// Bodies that are in S3.
+    #[cfg(feature = "s3")]
+    #[must_use]
+    pub fn bodies(&self) -> crate::bodies::s3::S3Bodies {
+        crate::bodies::s3::S3Bodies::new(self.s3.clone(), Clock::system())
     }
 
     /// The region, if one was found.
@@ -228,11 +246,15 @@ pub(crate) fn one_attempt(timeout: Duration) -> aws_sdk_sqs::config::Builder {
         .retry_config(RetryConfig::disabled())
 }
 
-/// The IAM action of a request. Both services name the operation in the same header, as `AmazonSQS.SendMessage` and
-/// `DynamoDB_20120810.PutItem`.
+/// The IAM action of a request. SQS and DynamoDB name the operation in the same header, as `AmazonSQS.SendMessage` and
+/// `DynamoDB_20120810.PutItem`; S3 does not, and is counted in that way.
 fn action(target: &str) -> Option<String> {
     let (service, operation) = target.split_once('.')?;
-    let service = if service.starts_with("DynamoDB") { "dynamodb" } else { "sqs" };
+    let service = match service {
+        "S3" => "s3",
+        dynamodb if dynamodb.starts_with("DynamoDB") => "dynamodb",
+        _ => "sqs",
+    };
     Some(format!("{service}:{operation}"))
 }
 
@@ -243,6 +265,14 @@ struct Calls(Arc<Mutex<BTreeMap<String, u64>>>);
 impl Calls {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, target: &str) {
+        let mut calls = self.lock();
+        match calls.get_mut(target) {
+            Some(count) => *count += 1,
+            None => drop(calls.insert(target.to_owned(), 1)),
+        }
     }
 }
 
@@ -258,12 +288,7 @@ impl Intercept for Calls {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let target = context.request().headers().get("x-amz-target").unwrap_or_default();
-        let mut calls = self.lock();
-        match calls.get_mut(target) {
-            Some(count) => *count += 1,
-            None => drop(calls.insert(target.to_owned(), 1)),
-        }
+        self.count(context.request().headers().get("x-amz-target").unwrap_or_default());
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ pub use env::{Warning, user, variables};
 pub use explain::Explained;
 pub use http::{HandlerHeader, HttpAddr, PermanentStatus};
 pub use rate::Rate;
+pub use s3::{S3Buckets, S3Payload};
 pub use settings::{SETTINGS, Scope, Setting, table};
 pub use syntax::ValueError;
 
@@ -23,6 +24,7 @@ pub(crate) mod env;
 pub(crate) mod explain;
 pub(crate) mod http;
 mod rate;
+mod s3;
 mod settings;
 mod syntax;
 #[cfg(test)]
@@ -137,6 +139,10 @@ pub struct QueueConfig {
     pub done_ttl: Duration,
     /// Where work goes that has failed for good.
     pub dead_letter: DeadLetter,
+    /// What is done with a body that is in S3, where the message has a pointer to it.
+    pub s3_payload: S3Payload,
+    /// The only buckets that bodies are fetched from; `None` is any that the credentials allow.
+    pub s3_buckets: Option<S3Buckets>,
 }
 
 impl QueueConfig {
@@ -169,6 +175,8 @@ impl QueueConfig {
             fingerprint: FingerprintSource::Body,
             done_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             dead_letter: DeadLetter::RedrivePolicy,
+            s3_payload: S3Payload::Fetch,
+            s3_buckets: None,
         }
     }
 }

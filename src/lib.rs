@@ -110,10 +110,11 @@ mod job;
 mod settle;
 mod worker;
 
-// What the path calls: users' code, and the two ports with their contracts. Adapters are inside of their port.
+// What the path calls: users' code, and the three ports with their contracts. Adapters are inside of their port.
 mod handler;
 pub mod queue;
 pub mod guard;
+pub mod bodies;
 
 // What they all speak of.
 pub mod message;

@@ -3,11 +3,19 @@
 //! A [`Message`] is data and may be read by anybody; a `Delivery` is the right to settle it, and settling consumes
 //! it. Nothing here calls a queue.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{clock::Millis, lease::Lease, settle::dead_letter};
 
 pub use dead_letter::{ATTRIBUTE as DEAD_LETTER_ATTRIBUTE, Note};
+pub(crate) use pointer::Fetched;
+pub use pointer::{NotAPointer, Pointer, RESERVED_ATTRIBUTES};
+
+mod pointer;
 
 /// What was received, before it is decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,4 +120,7 @@ pub(crate) struct Delivery {
     pub(crate) lease: Lease,
     /// SQS gives the message to nobody but the dead-letter queue after this receive (rule T6).
     pub(crate) is_last: bool,
+    /// The message with its body from elsewhere, once that is fetched: a delivery that waits in place does not fetch it
+    /// again. What was received stays beside it, for that is what is dead-lettered.
+    pub(crate) fetched: OnceLock<Fetched>,
 }

@@ -64,6 +64,8 @@ pub(crate) enum Delayed {
     Interrupted,
     /// The guard gave no verdict on this key.
     NoVerdict,
+    /// Its body is elsewhere, and cannot be had now.
+    BodyAway,
     /// Another delivery has the key, or it is not yet due.
     Held,
     /// It failed for good, but no copy of it can be kept elsewhere.
@@ -112,6 +114,8 @@ pub(crate) struct Desk {
 pub(crate) enum Settled {
     /// The message is deleted, as far as SQS tells.
     Deleted(Deleted),
+    /// It is finished with, but SQS did not say that the message is deleted: its next delivery will be.
+    Finished(Deleted),
     /// The message will be visible after that while.
     Delayed { why: Delayed, wait: Duration },
     /// The message comes back by itself.
@@ -153,7 +157,7 @@ async fn delete(desk: &Desk, delivery: &Delivery, why: Deleted) -> Settled {
         }
         Err(error) => {
             tracing::warn!(message_id = %delivery.message.id, error = in_full(&error), "not deleted; the next delivery will be");
-            Settled::Deleted(why)
+            Settled::Finished(why)
         }
     }
 }

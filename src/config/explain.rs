@@ -5,7 +5,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Config, DRAIN_RESERVE, DurationText, GuardMode, HandlerSpec, PREFIX, QueueConfig, Scope, Setting, env, variable,
+    Config, DRAIN_RESERVE, DurationText, GuardMode, HandlerSpec, PREFIX, QueueConfig, S3Payload, Scope, Setting, env,
+    variable,
 };
 
 /// One setting as it is in force, and why it is so.
@@ -145,6 +146,7 @@ fn without_effect(queue: &QueueConfig, setting: &str) -> Option<&'static str> {
         "GUARD_OUTAGE" | "FINGERPRINT" | "DONE_TTL" | "MAX_TAKEOVERS" if queue.guard == GuardMode::None => {
             Some("the queue has no guard")
         }
+        "S3_BUCKETS" if queue.s3_payload == S3Payload::Pass => Some("no body is fetched"),
         _ => None,
     }
 }

@@ -220,6 +220,20 @@ pub static SETTINGS: &[Setting] = &[
         "Where work goes that has failed for good: a queue, `redrive-policy`, `keep`, `keep-fifo`, or `drop`.",
         |q, v| value(&mut q.dead_letter, v),
     ),
+    queue(
+        "S3_PAYLOAD",
+        "`fetch`, `fetch-delete` or `pass`",
+        Some("fetch"),
+        "What is done with a body that is in S3: fetch it, and delete it there after its message, or pass the pointer.",
+        |q, v| value(&mut q.s3_payload, v),
+    ),
+    queue(
+        "S3_BUCKETS",
+        "names",
+        None,
+        "The only buckets that bodies are fetched from. Required with `fetch-delete`.",
+        |q, v| some(&mut q.s3_buckets, v),
+    ),
     not_yet("ENVELOPE", Scope::Queue),
 ];
 

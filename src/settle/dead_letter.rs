@@ -12,7 +12,7 @@ use crate::{
     clock::{Clock, Millis},
     guard::{Change, Failure, Guard, Pk, Written},
     lease::Lease,
-    message::{Attribute, AttributeValue, Message},
+    message::{Attribute, AttributeValue, Message, RESERVED_ATTRIBUTES},
     queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueError},
 };
 
@@ -183,14 +183,22 @@ pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
         note.displaced.insert(ATTRIBUTE.to_owned(), theirs.into());
     }
     while copy.attributes.len() >= MOST_ATTRIBUTES {
-        let Some((name, attribute)) = copy.attributes.pop_last() else { break };
-        note.displaced.insert(name, attribute.into());
+        let Some(name) = displaceable(&copy) else { break };
+        let attribute = copy.attributes.remove(&name);
+        note.displaced.extend(attribute.map(|attribute| (name, attribute.into())));
     }
     let Ok(json) = serde_json::to_string(&note) else { return plain };
     // SQS takes only what XML does. Of what it does not take, JSON escapes all but these by itself.
     let json = json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
     copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
     if copy.size() <= LARGEST_MESSAGE { copy } else { plain }
+}
+
+/// An attribute that can travel in the note. Without the one that says that the body is in S3 the body of the copy would be
+/// no pointer for whoever reads it.
+fn displaceable(copy: &Outgoing) -> Option<String> {
+    let mut names = copy.attributes.keys().rev();
+    names.find(|name| !RESERVED_ATTRIBUTES.contains(&name.as_str())).cloned()
 }
 
 /// Takes the note out of a message's attributes, and puts back what it displaced.
@@ -256,6 +264,22 @@ mod tests {
             let back = back(copy);
             assert_eq!(back.attributes, message.attributes);
             assert_eq!(back.dead_letter.map(|note| note.code), Some("declined".to_owned()));
+        }
+    }
+
+    #[test]
+    fn t3_a_copy_of_a_pointer_is_a_pointer_whatever_else_it_carries() {
+        let mut message = message_with(MOST_ATTRIBUTES - 1);
+        message.body =
+            r#"["software.amazon.payloadoffloading.PayloadS3Pointer",{"s3BucketName":"bodies","s3Key":"k"}]"#.into();
+        for name in RESERVED_ATTRIBUTES {
+            // One that sorts before it, so that it is the last of all.
+            let mut pointer = message.clone();
+            pointer.attributes = pointer.attributes.into_iter().map(|(n, a)| (n.to_uppercase(), a)).collect();
+            pointer.attributes.insert(name.into(), Attribute::text("300000"));
+            let copy = pack(&pointer, Note::default());
+            assert!(copy.attributes.contains_key(name) && copy.attributes.contains_key(ATTRIBUTE), "{name}");
+            assert_eq!(back(copy).attributes, pointer.attributes, "{name}");
         }
     }
 

@@ -7,11 +7,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
+#[cfg(feature = "s3")]
+use crate::bodies::Bodies;
 use crate::{
     aws::{self, Aws},
     causes::in_full,
     clock::Clock,
-    config::{Config, DeadLetter, DurationText, GuardMode, Problem, QueueConfig, Start},
+    config::{Config, DeadLetter, DurationText, GuardMode, Problem, QueueConfig, S3Payload, Start, variable},
     guard::{GuardError, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
     queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts, usual_dead_letter_name},
@@ -37,11 +39,12 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
         tracing::warn!("{warning}");
     }
     let clock = worker.clock.clone().unwrap_or_else(Clock::system);
-    let adapters = match (worker.adapters, worker.aws) {
-        (Some(adapters), _) => adapters,
+    let (broker, guard, from_s3) = match (worker.adapters, worker.aws) {
+        (Some((broker, guard)), _) => (broker, guard, None),
         (None, Some(sdk)) => adapters(&sdk, &config)?,
         (None, None) => adapters(&aws::load().await, &config)?,
     };
+    let adapters = (broker, guard, worker.bodies.or(from_s3));
     let until = Instant::now() + config.start_timeout;
     let site = Site::new(config, handlers, adapters, clock, worker.board);
     let all: Vec<String> = site.config.queues.keys().cloned().collect();
@@ -92,7 +95,11 @@ fn adapters(sdk: &aws_config::SdkConfig, config: &Config) -> Result<Adapters, Wo
         return Err(WorkerError::Configuration(problems));
     }
     let aws = Aws::new(sdk);
-    Ok((Arc::new(aws.sqs()), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone()))))
+    #[cfg(feature = "s3")]
+    let bodies: Option<Arc<dyn Bodies>> = Some(Arc::new(aws.bodies()));
+    #[cfg(not(feature = "s3"))]
+    let bodies = None;
+    Ok((Arc::new(aws.sqs()), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone())), bodies))
 }
 
 /// What can be said without asking AWS: settings, handlers, keys.
@@ -106,8 +113,10 @@ pub(super) fn settings(worker: &Worker) -> Result<(Config, Handlers), WorkerErro
         }
     };
     problems.extend(config.check());
+    let knows_s3 = worker.bodies.is_some() || cfg!(feature = "s3");
     for (name, queue) in &config.queues {
         problems.extend(keyed(name, queue, worker.handlers.get(name).map(|handler| &**handler)));
+        problems.extend(without_s3(name, queue).filter(|_| !knows_s3));
     }
     for name in worker.handlers.keys().filter(|name| !config.queues.contains_key(*name)) {
         let known: Vec<_> = config.queues.keys().map(String::as_str).chain([name.as_str()]).collect();
@@ -146,6 +155,22 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
         }
         Some(_) => None,
     }
+}
+
+/// What is wrong with a queue's settings in a build that cannot fetch from S3. Without such settings it may well never meet
+/// a body that is there.
+fn without_s3(name: &str, queue: &QueueConfig) -> Option<Problem> {
+    let (payload, buckets) = (variable(name, "S3_PAYLOAD"), variable(name, "S3_BUCKETS"));
+    let set = match (queue.s3_payload, &queue.s3_buckets) {
+        (S3Payload::Pass, _) | (S3Payload::Fetch, None) => return None,
+        (S3Payload::FetchDelete, _) => format!("{payload} is fetch-delete"),
+        (_, Some(set)) => format!("{buckets} is {set}"),
+    };
+    let what = format!(
+        "{set}, and this program was built without the feature `s3`; the `leasehold` command has it with \
+         cargo build --release --features cli,s3"
+    );
+    Some(Problem::new(what, "cargo add leasehold --features s3"))
 }
 
 /// What a look has found.

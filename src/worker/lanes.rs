@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     causes::in_full,
     clock::Millis,
-    config::{OutagePolicy, explain::longest_wait},
+    config::{OutagePolicy, S3Payload, explain::longest_wait},
     guard::outage::Circuit,
     job::{Jobs, Slot, Slots, job},
     lease::{Beat, Tick, keep},
-    message::Delivery,
+    message::{Delivery, Pointer},
     queue::QueueError,
     settle::{self, Delayed, Deleted, Desk, Left, Settled, Settlement, settle},
 };
@@ -84,17 +84,19 @@ const HELD_JITTER: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 
 /// Works a lane off: one delivery after the other, as long as each is deleted; what stands behind one that is not goes
 /// back after it, so that a group keeps its order.
-pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: Slot) {
-    let mut slot = Some(slot);
+///
+/// What comes back are bodies that nobody needs any more.
+pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: Slot) -> Vec<Pointer> {
+    let (mut slot, mut needless) = (Some(slot), Vec::new());
     while let Some(head) = deliveries.pop_front() {
-        let (alone, slot) = (deliveries.is_empty(), &mut slot);
+        let (alone, slot, needless) = (deliveries.is_empty(), &mut slot, &mut needless);
         let work: BoxFuture<'_, bool> = Box::pin(async {
             let settlement = hall.work_off(&head, slot).await;
             let settling = hall.settling.try_acquire();
             if alone && settling.is_ok() {
                 slot.take();
             }
-            hall.settle(head, settlement).await
+            hall.settle(head, settlement, needless).await
         });
         let deleted = deliveries.iter().fold(work, |work, follower| {
             Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&hall, follower, reach), work))
@@ -105,8 +107,9 @@ pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, sl
     }
     for follower in deliveries {
         let settlement = hall.given_back(&follower);
-        hall.settle(follower, settlement).await;
+        hall.settle(follower, settlement, &mut needless).await;
     }
+    needless
 }
 
 impl Hall {
@@ -250,11 +253,13 @@ impl Hall {
     }
 
     /// Settles and counts; `true` if the message is deleted.
-    async fn settle(&self, delivery: Delivery, settlement: Settlement) -> bool {
+    async fn settle(&self, mut delivery: Delivery, settlement: Settlement, needless: &mut Vec<Pointer>) -> bool {
         let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
+        // A large body is let go before SQS is waited for.
+        let body_at = delivery.fetched.take().map(|fetched| fetched.pointer);
         let settled = settle(&self.desk, delivery, settlement).await;
         match settled {
-            Settled::Deleted(why) => {
+            Settled::Deleted(why) | Settled::Finished(why) => {
                 tracing::debug!(queue, message_id, ?why, "deleted");
                 self.intake.succeeded();
                 if why == Deleted::Done {
@@ -269,15 +274,18 @@ impl Hall {
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
         self.tally.count(|report| match settled {
-            Settled::Deleted(Deleted::Done) => report.done += 1,
-            Settled::Deleted(Deleted::Suppressed) => report.suppressed += 1,
-            Settled::Deleted(Deleted::DeadLettered) => report.dead += 1,
-            Settled::Deleted(Deleted::Dropped) => report.dropped += 1,
+            Settled::Deleted(Deleted::Done) | Settled::Finished(Deleted::Done) => report.done += 1,
+            Settled::Deleted(Deleted::Suppressed) | Settled::Finished(Deleted::Suppressed) => report.suppressed += 1,
+            Settled::Deleted(Deleted::DeadLettered) | Settled::Finished(Deleted::DeadLettered) => report.dead += 1,
+            Settled::Deleted(Deleted::Dropped) | Settled::Finished(Deleted::Dropped) => report.dropped += 1,
             Settled::Delayed { why: Delayed::Failed | Delayed::Kept, .. } => report.failed += 1,
             Settled::Delayed { .. } => report.released += 1,
             Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
         });
-        matches!(settled, Settled::Deleted(_))
+        // A message that may come again needs its body again, and so does a copy in the dead-letter queue.
+        let done_with = matches!(settled, Settled::Deleted(Deleted::Done));
+        needless.extend(body_at.filter(|_| done_with && self.jobs.config.s3_payload == S3Payload::FetchDelete));
+        matches!(settled, Settled::Deleted(_) | Settled::Finished(_))
     }
 
     /// Looks at what operators have said of the queue, and does it.

@@ -4,7 +4,12 @@
 //! R6). A poll that was sent is always awaited, whatever happens meanwhile: messages that SQS hands to an aborted one stay
 //! hidden for a whole timeout.
 
-use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::{
     sync::mpsc::UnboundedSender,
@@ -264,7 +269,7 @@ fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)
     let lease = Lease::new(hall.jobs.clock.clone(), start, length)
         .capped(Deadline::after(start, LONGEST_VISIBILITY - CAP_MARGIN));
     let is_last = hall.max_receive_count.is_some_and(|most| received.message.receive_count >= most);
-    Delivery { message: Arc::new(received.message), handle: received.handle, lease, is_last }
+    Delivery { message: Arc::new(received.message), handle: received.handle, lease, is_last, fetched: OnceLock::new() }
 }
 
 #[cfg(test)]
