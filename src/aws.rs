@@ -29,6 +29,8 @@ use aws_sdk_sqs::{
 
 use url::Url;
 
+#[cfg(feature = "s3")]
+use crate::bodies::s3::S3Bodies;
 use crate::{
     clock::Clock,
     config::{Problem, env},
@@ -182,8 +184,15 @@ impl Aws {
     /// Bodies that are in S3.
     #[cfg(feature = "s3")]
     #[must_use]
-    pub fn bodies(&self) -> crate::bodies::s3::S3Bodies {
-        crate::bodies::s3::S3Bodies::new(self.s3.clone(), Clock::system())
+    pub fn bodies(&self) -> S3Bodies {
+        S3Bodies::new(self.s3(), Clock::system())
+    }
+
+    /// The S3 client, bounded as bodies need it: single attempts.
+    #[cfg(feature = "s3")]
+    #[must_use]
+    pub fn s3(&self) -> aws_sdk_s3::Client {
+        self.s3.clone()
     }
 
     /// The region, if one was found.

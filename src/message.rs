@@ -124,3 +124,10 @@ pub(crate) struct Delivery {
     /// again. What was received stays beside it, for that is what is dead-lettered.
     pub(crate) fetched: OnceLock<Fetched>,
 }
+
+impl Delivery {
+    /// Lets go of a body that was fetched, for it is large and settling may take a while; where it came from stays.
+    pub(crate) fn let_go_of_its_body(&mut self) -> Option<Pointer> {
+        self.fetched.take().map(|fetched| fetched.pointer)
+    }
+}

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     causes::in_full,
     clock::Millis,
-    config::{OutagePolicy, S3Payload, explain::longest_wait},
+    config::{OutagePolicy, explain::longest_wait},
     guard::outage::Circuit,
     job::{Jobs, Slot, Slots, job},
     lease::{Beat, Tick, keep},
@@ -83,9 +83,7 @@ const KEPT_IN_HAND: Duration = Duration::from_secs(5 * 60);
 const HELD_JITTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// Works a lane off: one delivery after the other, as long as each is deleted; what stands behind one that is not goes
-/// back after it, so that a group keeps its order.
-///
-/// What comes back are bodies that nobody needs any more.
+/// back after it, so that a group keeps its order. Bodies that nobody needs any more come back.
 pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: Slot) -> Vec<Pointer> {
     let (mut slot, mut needless) = (Some(slot), Vec::new());
     while let Some(head) = deliveries.pop_front() {
@@ -255,11 +253,10 @@ impl Hall {
     /// Settles and counts; `true` if the message is deleted.
     async fn settle(&self, mut delivery: Delivery, settlement: Settlement, needless: &mut Vec<Pointer>) -> bool {
         let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
-        // A large body is let go before SQS is waited for.
-        let body_at = delivery.fetched.take().map(|fetched| fetched.pointer);
+        let body_at = delivery.let_go_of_its_body();
         let settled = settle(&self.desk, delivery, settlement).await;
         match settled {
-            Settled::Deleted(why) | Settled::Finished(why) => {
+            Settled::Deleted(why, _) => {
                 tracing::debug!(queue, message_id, ?why, "deleted");
                 self.intake.succeeded();
                 if why == Deleted::Done {
@@ -274,18 +271,16 @@ impl Hall {
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
         self.tally.count(|report| match settled {
-            Settled::Deleted(Deleted::Done) | Settled::Finished(Deleted::Done) => report.done += 1,
-            Settled::Deleted(Deleted::Suppressed) | Settled::Finished(Deleted::Suppressed) => report.suppressed += 1,
-            Settled::Deleted(Deleted::DeadLettered) | Settled::Finished(Deleted::DeadLettered) => report.dead += 1,
-            Settled::Deleted(Deleted::Dropped) | Settled::Finished(Deleted::Dropped) => report.dropped += 1,
+            Settled::Deleted(Deleted::Done, _) => report.done += 1,
+            Settled::Deleted(Deleted::Suppressed, _) => report.suppressed += 1,
+            Settled::Deleted(Deleted::DeadLettered, _) => report.dead += 1,
+            Settled::Deleted(Deleted::Dropped, _) => report.dropped += 1,
             Settled::Delayed { why: Delayed::Failed | Delayed::Kept, .. } => report.failed += 1,
             Settled::Delayed { .. } => report.released += 1,
             Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
         });
-        // A message that may come again needs its body again, and so does a copy in the dead-letter queue.
-        let done_with = matches!(settled, Settled::Deleted(Deleted::Done));
-        needless.extend(body_at.filter(|_| done_with && self.jobs.config.s3_payload == S3Payload::FetchDelete));
-        matches!(settled, Settled::Deleted(_) | Settled::Finished(_))
+        needless.extend(body_at.filter(|_| self.needs_its_body_no_more(&settled)));
+        matches!(settled, Settled::Deleted(..))
     }
 
     /// Looks at what operators have said of the queue, and does it.

@@ -7,7 +7,25 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::{bodies::Bodies, causes::in_full, message::Pointer};
+use crate::{
+    bodies::Bodies,
+    causes::in_full,
+    config::S3Payload,
+    message::Pointer,
+    settle::{Deleted, Landed, Settled},
+};
+
+use super::lanes::Hall;
+
+impl Hall {
+    /// Whether nothing can need the body of a message any more. Not so if the message may come again, for then the next
+    /// delivery has to find out from the body that its work is done. Nor of what is suppressed: that can be a duplicate of
+    /// work that failed for good, whose copy has the same pointer.
+    pub(super) fn needs_its_body_no_more(&self, settled: &Settled) -> bool {
+        self.jobs.config.s3_payload == S3Payload::FetchDelete
+            && matches!(settled, Settled::Deleted(Deleted::Done, Landed::Surely))
+    }
+}
 
 /// The deletes of one queue's bodies.
 pub(super) struct Needless {

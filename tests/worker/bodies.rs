@@ -161,6 +161,17 @@ async fn a_body_is_deleted_behind_its_message_and_not_for_a_duplicate_or_before_
 }
 
 #[tokio::test(start_paused = true)]
+async fn l1_work_that_is_done_under_its_claim_alone_keeps_the_body_for_the_next_delivery() {
+    let (bed, book) = bed();
+    send_large(&bed, "1", r#"{"id":"a","millis":100000}"#);
+    // The delivery is lost to another receive, so that the handle of the first deletes nothing, and SQS says that it did.
+    bed.queue_faults("jobs").next("change_visibility", Fault::Fail(Failure::HandleLost));
+    let report = worker(&bed, &book, &FETCH_DELETE).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, report.suppressed, report.dead), (1, 1, 0));
+    assert_eq!((book.runs("a").len(), bed.bodies.keys("bodies").len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_attempt_keeps_the_body_for_the_next() {
     let (bed, book) = bed();
     send_large(&bed, "1", r#"{"id":"a","first":["fail","unavailable","not_yet","panic"]}"#);
