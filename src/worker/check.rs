@@ -348,3 +348,31 @@ fn wrong_address<T>(
     });
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::S3Buckets;
+
+    #[test]
+    fn r5_settings_of_bodies_in_s3_are_refused_by_a_build_that_cannot_fetch_them() {
+        let problem = |payload, buckets: Option<&str>| {
+            let mut queue = QueueConfig::new("jobs");
+            queue.s3_payload = payload;
+            queue.s3_buckets = buckets.map(|names| names.parse::<S3Buckets>().expect("names"));
+            without_s3("jobs", &queue)
+        };
+        for (payload, buckets, named) in [
+            (S3Payload::Fetch, Some("bodies"), "LEASEHOLD_JOBS_S3_BUCKETS is bodies"),
+            (S3Payload::FetchDelete, Some("bodies"), "LEASEHOLD_JOBS_S3_PAYLOAD is fetch-delete"),
+            (S3Payload::FetchDelete, None, "LEASEHOLD_JOBS_S3_PAYLOAD is fetch-delete"),
+        ] {
+            let problem = problem(payload, buckets).expect(named);
+            assert!(problem.what.starts_with(named) && problem.what.contains("--features cli,s3"), "{}", problem.what);
+        }
+        for (payload, buckets) in [(S3Payload::Fetch, None), (S3Payload::Pass, None), (S3Payload::Pass, Some("bodies"))]
+        {
+            assert_eq!(problem(payload, buckets), None, "{payload}");
+        }
+    }
+}

@@ -310,9 +310,10 @@ async fn l2_a_fetch_ends_with_its_delivery() {
     send_large(&bed, "1", r#"{"id":"a"}"#);
     bed.body_faults.next("get", Fault::DelayReply(Duration::from_secs(200)));
     bed.queue_faults("jobs").next("change_visibility", Fault::Fail(Failure::HandleLost));
+    let started = Instant::now();
     let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
     assert_eq!((report.done, report.left), (1, 1));
-    assert!(book.began("a")[0] < 60, "{:?}", book.began("a"));
+    assert!(started.elapsed() < Duration::from_secs(45), "nothing is left to wait for: {:?}", started.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,7 +334,8 @@ async fn a_body_that_is_being_deleted_holds_no_slot() {
     for key in ["a", "b", "c"] {
         send_large(&bed, key, &format!(r#"{{"id":"{key}"}}"#));
     }
-    bed.body_faults.always("delete", Fault::Delay(Duration::from_secs(10)));
+    // Longer than a poll is parked, which a drain waits for in any case.
+    bed.body_faults.always("delete", Fault::Delay(Duration::from_secs(15)));
     let vars: Vec<_> = FETCH_DELETE.into_iter().chain([("LEASEHOLD_CONCURRENCY", "1")]).collect();
     let report = worker(&bed, &book, &vars).run(bed.until_idle()).await.unwrap();
     assert_eq!(report.done, 3);
