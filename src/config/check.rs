@@ -122,7 +122,6 @@ impl Config {
         problems.extend(writable(variable(name, "KEY"), queue.key.as_ref()));
         problems.extend(writable(variable(name, "FINGERPRINT"), Some(&queue.fingerprint)));
         problems.extend(writable(variable(name, "DEAD_LETTER"), Some(&queue.dead_letter)));
-        problems.extend(writable(variable(name, "S3_BUCKETS"), queue.s3_buckets.as_ref()));
         problems.extend(writable(variable(name, "VISIBILITY_TIMEOUT"), Some(&queue.visibility_timeout)));
         problems.extend(writable(variable(name, "BACKOFF"), Some(&queue.backoff)));
         let durations =

@@ -4,7 +4,8 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use super::ValueError;
+use super::{Problem, QueueConfig, ValueError, variable};
+use crate::message::Pointer;
 
 /// What is done with a body that is in S3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,26 +31,16 @@ impl S3Buckets {
     }
 }
 
-/// The lengths of a bucket's name; the longest are from before 2018.
-/// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html>
-const LENGTHS: std::ops::RangeInclusive<usize> = 3..=255;
-
-fn is_bucket(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    let begins_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    LENGTHS.contains(&name.len()) && begins_well && name.chars().all(allowed)
-}
-
 impl FromStr for S3Buckets {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let names: Vec<&str> = text.split(',').map(str::trim).collect();
-        if names.iter().all(|name| is_bucket(name)) {
+        if names.iter().all(|name| Pointer::can_be_bucket(name)) {
             return Ok(Self(names.into_iter().map(str::to_owned).collect()));
         }
         let what = format!("{text:?} is no list of buckets: names with commas between them, as S3 has them");
-        let mended: Vec<&str> = names.into_iter().map(nearest).filter(|name| is_bucket(name)).collect();
+        let mended: Vec<&str> = names.into_iter().map(nearest).filter(|name| Pointer::can_be_bucket(name)).collect();
         let instead = if mended.is_empty() { "payments-bodies".to_owned() } else { mended.join(",") };
         Err(ValueError::new(what, instead))
     }
@@ -65,6 +56,24 @@ impl fmt::Display for S3Buckets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.0.iter().map(String::as_str).collect();
         f.write_str(&names.join(","))
+    }
+}
+
+impl QueueConfig {
+    /// What is wrong with these settings in a build that cannot fetch from S3. Without any the queue may well never meet
+    /// a body that is there.
+    pub(crate) fn needs_s3(&self, name: &str) -> Option<Problem> {
+        let (payload, buckets) = (variable(name, "S3_PAYLOAD"), variable(name, "S3_BUCKETS"));
+        let set = match (self.s3_payload, &self.s3_buckets) {
+            (S3Payload::Pass, _) | (S3Payload::Fetch, None) => return None,
+            (S3Payload::FetchDelete, _) => format!("{payload} is fetch-delete"),
+            (_, Some(set)) => format!("{buckets} is {set}"),
+        };
+        let what = format!(
+            "{set}, and this program was built without the feature `s3`; the `leasehold` command has it with \
+             cargo build --release --features cli,s3"
+        );
+        Some(Problem::new(what, "cargo add leasehold --features s3"))
     }
 }
 
@@ -87,6 +96,28 @@ mod tests {
         ] {
             assert_eq!(text.parse::<S3Buckets>().expect_err(text).instead, instead, "{text}");
             assert!(instead.parse::<S3Buckets>().is_ok());
+        }
+    }
+
+    #[test]
+    fn r5_settings_of_bodies_in_s3_are_refused_by_a_build_that_cannot_fetch_them() {
+        let problem = |payload, buckets: Option<&str>| {
+            let mut queue = QueueConfig::new("jobs");
+            queue.s3_payload = payload;
+            queue.s3_buckets = buckets.map(|names| names.parse::<S3Buckets>().expect("names"));
+            queue.needs_s3("jobs")
+        };
+        for (payload, buckets, named) in [
+            (S3Payload::Fetch, Some("bodies"), "LEASEHOLD_JOBS_S3_BUCKETS is bodies"),
+            (S3Payload::FetchDelete, Some("bodies"), "LEASEHOLD_JOBS_S3_PAYLOAD is fetch-delete"),
+            (S3Payload::FetchDelete, None, "LEASEHOLD_JOBS_S3_PAYLOAD is fetch-delete"),
+        ] {
+            let problem = problem(payload, buckets).expect(named);
+            assert!(problem.what.starts_with(named) && problem.what.contains("--features cli,s3"), "{}", problem.what);
+        }
+        for (payload, buckets) in [(S3Payload::Fetch, None), (S3Payload::Pass, None), (S3Payload::Pass, Some("bodies"))]
+        {
+            assert_eq!(problem(payload, buckets), None, "{payload}");
         }
     }
 }

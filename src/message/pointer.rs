@@ -41,15 +41,21 @@ impl Pointer {
     /// point by its alias, is named as it is written everywhere.
     pub fn new(bucket: impl Into<String>, key: impl Into<String>) -> Result<Self, NotAPointer> {
         let (bucket, key) = (bucket.into(), key.into());
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        let begins_well = bucket.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if !(begins_well && BUCKET_LENGTHS.contains(&bucket.len()) && bucket.chars().all(allowed)) {
+        if !Self::can_be_bucket(&bucket) {
             return Err(NotAPointer("it names no bucket that S3 can have"));
         }
         if key.is_empty() || key.len() > LONGEST_KEY {
             return Err(NotAPointer("its key is empty, or longer than 1024 bytes"));
         }
         Ok(Self { bucket, key })
+    }
+
+    /// Whether S3 can have a bucket, or an access point's alias, of that name.
+    #[must_use]
+    pub fn can_be_bucket(name: &str) -> bool {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let begins_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        begins_well && BUCKET_LENGTHS.contains(&name.len()) && name.chars().all(allowed)
     }
 
     /// The bucket's name.

@@ -13,7 +13,7 @@ use crate::{
     aws::{self, Aws},
     causes::in_full,
     clock::Clock,
-    config::{Config, DeadLetter, DurationText, GuardMode, Problem, QueueConfig, S3Payload, Start, variable},
+    config::{Config, DeadLetter, DurationText, GuardMode, Problem, QueueConfig, Start},
     guard::{GuardError, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
     queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts, usual_dead_letter_name},
@@ -116,7 +116,7 @@ pub(super) fn settings(worker: &Worker) -> Result<(Config, Handlers), WorkerErro
     let knows_s3 = worker.bodies.is_some() || cfg!(feature = "s3");
     for (name, queue) in &config.queues {
         problems.extend(keyed(name, queue, worker.handlers.get(name).map(|handler| &**handler)));
-        problems.extend(without_s3(name, queue).filter(|_| !knows_s3));
+        problems.extend(queue.needs_s3(name).filter(|_| !knows_s3));
     }
     for name in worker.handlers.keys().filter(|name| !config.queues.contains_key(*name)) {
         let known: Vec<_> = config.queues.keys().map(String::as_str).chain([name.as_str()]).collect();
@@ -155,22 +155,6 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
         }
         Some(_) => None,
     }
-}
-
-/// What is wrong with a queue's settings in a build that cannot fetch from S3. Without such settings it may well never meet
-/// a body that is there.
-fn without_s3(name: &str, queue: &QueueConfig) -> Option<Problem> {
-    let (payload, buckets) = (variable(name, "S3_PAYLOAD"), variable(name, "S3_BUCKETS"));
-    let set = match (queue.s3_payload, &queue.s3_buckets) {
-        (S3Payload::Pass, _) | (S3Payload::Fetch, None) => return None,
-        (S3Payload::FetchDelete, _) => format!("{payload} is fetch-delete"),
-        (_, Some(set)) => format!("{buckets} is {set}"),
-    };
-    let what = format!(
-        "{set}, and this program was built without the feature `s3`; the `leasehold` command has it with \
-         cargo build --release --features cli,s3"
-    );
-    Some(Problem::new(what, "cargo add leasehold --features s3"))
 }
 
 /// What a look has found.
@@ -347,32 +331,4 @@ fn wrong_address<T>(
         ),
     });
     Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::S3Buckets;
-
-    #[test]
-    fn r5_settings_of_bodies_in_s3_are_refused_by_a_build_that_cannot_fetch_them() {
-        let problem = |payload, buckets: Option<&str>| {
-            let mut queue = QueueConfig::new("jobs");
-            queue.s3_payload = payload;
-            queue.s3_buckets = buckets.map(|names| names.parse::<S3Buckets>().expect("names"));
-            without_s3("jobs", &queue)
-        };
-        for (payload, buckets, named) in [
-            (S3Payload::Fetch, Some("bodies"), "LEASEHOLD_JOBS_S3_BUCKETS is bodies"),
-            (S3Payload::FetchDelete, Some("bodies"), "LEASEHOLD_JOBS_S3_PAYLOAD is fetch-delete"),
-            (S3Payload::FetchDelete, None, "LEASEHOLD_JOBS_S3_PAYLOAD is fetch-delete"),
-        ] {
-            let problem = problem(payload, buckets).expect(named);
-            assert!(problem.what.starts_with(named) && problem.what.contains("--features cli,s3"), "{}", problem.what);
-        }
-        for (payload, buckets) in [(S3Payload::Fetch, None), (S3Payload::Pass, None), (S3Payload::Pass, Some("bodies"))]
-        {
-            assert_eq!(problem(payload, buckets), None, "{payload}");
-        }
-    }
 }

@@ -29,7 +29,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("guard::outage", "clock guard"),
     // What is wrong with a table is told as what is wrong with a setting.
     ("guard::admin", "config::Problem guard"),
-    ("config", "key queue::LONGEST_VISIBILITY queue::QueueAddress"),
+    ("config", "key message::Pointer queue::LONGEST_VISIBILITY queue::QueueAddress"),
     // What is wrong with a region or an endpoint is told as what is wrong with a setting.
     ("aws", "bodies::s3 clock config::Problem config::env queue::sqs guard::dynamodb"),
     ("handler", "clock guard guard::execution key message"),
