@@ -30,11 +30,16 @@ use aws_sdk_sqs::{
 use aws_types::service_config::ServiceConfigKey;
 use url::Url;
 
+#[cfg(feature = "s3")]
+use crate::bodies::s3::S3Bodies;
 use crate::{
     clock::Clock,
     config::{Problem, env},
     queue::sqs::SqsBroker,
 };
+
+#[cfg(feature = "s3")]
+mod s3;
 
 /// Longest wait for a connection to SQS, TLS included. Below every attempt timeout, so that a connection that could not
 /// be had is told as what it is: nothing was sent. A lost SYN is sent again after one second.
@@ -141,6 +146,8 @@ pub struct Aws {
     dynamodb: aws_sdk_dynamodb::Client,
     /// All calls to SQS go to one endpoint that was set, whatever the region.
     sqs_at_one_endpoint: bool,
+    #[cfg(feature = "s3")]
+    s3: aws_sdk_s3::Client,
     calls: Calls,
 }
 
@@ -154,6 +161,8 @@ impl Aws {
             sqs: sqs_client(config, calls.clone()),
             dynamodb: dynamodb_client(config, calls.clone()),
             sqs_at_one_endpoint: has_sqs_endpoint(config),
+            #[cfg(feature = "s3")]
+            s3: s3::client(config, calls.clone()),
             calls,
         }
     }
@@ -175,6 +184,20 @@ impl Aws {
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         self.dynamodb.clone()
+    }
+
+    /// Bodies that are in S3.
+    #[cfg(feature = "s3")]
+    #[must_use]
+    pub fn bodies(&self) -> S3Bodies {
+        S3Bodies::new(self.s3(), Clock::system())
+    }
+
+    /// The S3 client, bounded as bodies need it: single attempts.
+    #[cfg(feature = "s3")]
+    #[must_use]
+    pub fn s3(&self) -> aws_sdk_s3::Client {
+        self.s3.clone()
     }
 
     /// The region, if one was found.
@@ -245,11 +268,15 @@ pub(crate) fn one_attempt(timeout: Duration) -> aws_sdk_sqs::config::Builder {
         .retry_config(RetryConfig::disabled())
 }
 
-/// The IAM action of a request. Both services name the operation in the same header, as `AmazonSQS.SendMessage` and
-/// `DynamoDB_20120810.PutItem`.
+/// The IAM action of a request. SQS and DynamoDB name the operation in the same header, as `AmazonSQS.SendMessage` and
+/// `DynamoDB_20120810.PutItem`; S3 does not, and is counted in that way.
 fn action(target: &str) -> Option<String> {
     let (service, operation) = target.split_once('.')?;
-    let service = if service.starts_with("DynamoDB") { "dynamodb" } else { "sqs" };
+    let service = match service {
+        "S3" => "s3",
+        dynamodb if dynamodb.starts_with("DynamoDB") => "dynamodb",
+        _ => "sqs",
+    };
     Some(format!("{service}:{operation}"))
 }
 
@@ -260,6 +287,14 @@ struct Calls(Arc<Mutex<BTreeMap<String, u64>>>);
 impl Calls {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, target: &str) {
+        let mut calls = self.lock();
+        match calls.get_mut(target) {
+            Some(count) => *count += 1,
+            None => drop(calls.insert(target.to_owned(), 1)),
+        }
     }
 }
 
@@ -275,12 +310,7 @@ impl Intercept for Calls {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let target = context.request().headers().get("x-amz-target").unwrap_or_default();
-        let mut calls = self.lock();
-        match calls.get_mut(target) {
-            Some(count) => *count += 1,
-            None => drop(calls.insert(target.to_owned(), 1)),
-        }
+        self.count(context.request().headers().get("x-amz-target").unwrap_or_default());
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ pub use env::{Warning, user, variables};
 pub use explain::Explained;
 pub use http::{HandlerHeader, HttpAddr, PermanentStatus};
 pub use rate::Rate;
+pub use s3::{S3Buckets, S3Payload};
 pub use settings::{SETTINGS, Scope, Setting, table};
 pub use syntax::ValueError;
 
@@ -24,6 +25,7 @@ pub(crate) mod explain;
 pub(crate) mod http;
 mod rate;
 pub(crate) mod retention;
+mod s3;
 mod settings;
 mod syntax;
 #[cfg(test)]
@@ -140,6 +142,10 @@ pub struct QueueConfig {
     pub dead_letter: DeadLetter,
     /// What its messages come wrapped in.
     pub envelope: Envelope,
+    /// What is done with a body that is in S3, where the message has a pointer to it.
+    pub s3_payload: S3Payload,
+    /// The only buckets that bodies are fetched from; `None` is any that the credentials allow.
+    pub s3_buckets: Option<S3Buckets>,
 }
 
 impl QueueConfig {
@@ -173,6 +179,8 @@ impl QueueConfig {
             done_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             dead_letter: DeadLetter::RedrivePolicy,
             envelope: Envelope::Raw,
+            s3_payload: S3Payload::Fetch,
+            s3_buckets: None,
         }
     }
 }

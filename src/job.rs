@@ -15,6 +15,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bodies::Bodies,
     clock::{Clock, Millis},
     config::{OutagePolicy, QueueConfig},
     guard::{
@@ -34,6 +35,7 @@ use decide::{Ended, Limits, Next};
 use open::{Opened, identify, open};
 use outcome::{bury, confirm, give_back};
 
+mod body;
 mod claim;
 pub(crate) mod decide;
 mod envelope;
@@ -43,6 +45,7 @@ mod run;
 mod slot;
 mod stuck;
 
+pub(crate) use body::BucketsAway;
 pub(crate) use envelope::Told;
 pub(crate) use slot::{Slot, Slots};
 pub(crate) use stuck::Stuck;
@@ -60,6 +63,9 @@ pub(crate) struct Jobs {
     pub(crate) visibility: Visibility,
     pub(crate) handler: Arc<dyn ErasedHandler>,
     pub(crate) guard: Option<Arc<dyn Guard>>,
+    /// Where bodies are that are not in their messages; `None` where this build knows no such place.
+    pub(crate) bodies: Option<Arc<dyn Bodies>>,
+    pub(crate) buckets_away: BucketsAway,
     pub(crate) clock: Clock,
     /// A name for this worker, for a person who reads a record.
     pub(crate) worker: String,
@@ -82,9 +88,9 @@ pub(crate) struct Jobs {
 /// Dropped, it is a crash: the claim lapses, and what was not recorded may run again.
 pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settlement {
     let message = &delivery.message;
-    let opened = match open(jobs, message) {
+    let opened = match open(jobs, delivery).await {
         Ok(opened) => opened,
-        Err(failure) => return jobs.unrecorded(message, failure),
+        Err(unopened) => return unopened.settlement(jobs, message),
     };
     let identity = match identify(jobs, &opened) {
         Ok(identity) => identity,

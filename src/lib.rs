@@ -73,7 +73,7 @@
 //! one table [`config::SETTINGS`]. In code, [`Worker::new`] takes a [`Config`]. [`Worker::run`] tells every problem at once.
 //!
 //! Features, none of them on by default: `http` has handlers that are apps in any language; `serve` tells a worker's health over
-//! HTTP; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
+//! HTTP; `s3` fetches bodies that are in S3; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
 //! process, for `leasehold demo` and `dev` and for tests. (`planted` is for this package's own tests.)
 //!
 //! # The life of a message
@@ -110,10 +110,11 @@ mod job;
 mod settle;
 mod worker;
 
-// What the path calls: users' code, and the two ports with their contracts. Adapters are inside of their port.
+// What the path calls: users' code, and the three ports with their contracts. Adapters are inside of their port.
 mod handler;
 pub mod queue;
 pub mod guard;
+pub mod bodies;
 
 // What they all speak of.
 pub mod message;

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -16,8 +16,11 @@ use crate::{clock::Millis, lease::Lease, settle::dead_letter};
 
 pub use dead_letter::{ATTRIBUTE as DEAD_LETTER_ATTRIBUTE, Note};
 pub use envelope::Sns;
+pub(crate) use pointer::Fetched;
+pub use pointer::{NotAPointer, Pointer, RESERVED_ATTRIBUTES};
 
 pub(crate) mod envelope;
+mod pointer;
 
 /// What was received, before it is decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -127,11 +130,19 @@ pub(crate) struct Delivery {
     pub(crate) is_last: bool,
     /// Runs of this delivery that failed without a record to count them: one that waited in place has more than one.
     pub(crate) failed: AtomicU32,
+    /// The message with its body from elsewhere, once that is fetched: a delivery that waits in place does not fetch it
+    /// again. What was received stays beside it, for that is what is dead-lettered.
+    pub(crate) fetched: OnceLock<Fetched>,
 }
 
 impl Delivery {
     /// Which attempt a run is, where no record counts them.
     pub(crate) fn attempt(&self) -> u32 {
         self.message.receive_count.saturating_add(self.failed.load(Ordering::Relaxed))
+    }
+
+    /// Lets go of a body that was fetched, for it is large and settling may take a while; where it came from stays.
+    pub(crate) fn let_go_of_its_body(&mut self) -> Option<Pointer> {
+        self.fetched.take().map(|fetched| fetched.pointer)
     }
 }

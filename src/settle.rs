@@ -64,6 +64,8 @@ pub(crate) enum Delayed {
     Interrupted,
     /// The guard gave no verdict on this key.
     NoVerdict,
+    /// Its body is elsewhere, and cannot be had now.
+    BodyAway,
     /// Another delivery has the key, or it is not yet due.
     Held,
     /// It failed for good, but no copy of it can be kept elsewhere.
@@ -107,13 +109,20 @@ pub(crate) struct Desk {
     pub(crate) longest_backoff: Duration,
 }
 
+/// Whether a delete took the message away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Landed {
+    /// SQS said so, and while the delivery's lease lasted.
+    Surely,
+    /// SQS did not say so; or it did after the lease's end, when it says so of handles that delete nothing, too.
+    Perhaps,
+}
+
 /// What became of a delivery.
 #[derive(Debug)]
 pub(crate) enum Settled {
-    /// The message is deleted, as far as SQS tells.
-    Deleted(Deleted),
-    /// It was to be deleted, and is not known to be: it may come again.
-    NotDeleted(Deleted),
+    /// The message is deleted, as far as SQS tells; what it did not tell of, its next delivery deletes.
+    Deleted(Deleted, Landed),
     /// The message will be visible after that while.
     Delayed { why: Delayed, wait: Duration },
     /// The message comes back by itself.
@@ -144,7 +153,8 @@ pub(crate) async fn settle(desk: &Desk, delivery: Delivery, settlement: Settleme
 /// harmless.
 async fn delete(desk: &Desk, delivery: &Delivery, why: Deleted) -> Settled {
     match desk.queue.delete(&delivery.handle).await {
-        Ok(()) => Settled::Deleted(why),
+        Ok(()) if delivery.lease.is_over() => Settled::Deleted(why, Landed::Perhaps),
+        Ok(()) => Settled::Deleted(why, Landed::Surely),
         Err(QueueError::Denied(cause)) => {
             tracing::error!(
                 message_id = %delivery.message.id,
@@ -155,7 +165,7 @@ async fn delete(desk: &Desk, delivery: &Delivery, why: Deleted) -> Settled {
         }
         Err(error) => {
             tracing::warn!(message_id = %delivery.message.id, error = in_full(&error), "not deleted; the next delivery will be");
-            Settled::NotDeleted(why)
+            Settled::Deleted(why, Landed::Perhaps)
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 use tokio::task::JoinSet;
 
 use crate::{
+    bodies::Bodies,
     clock::Clock,
     config::{Config, Problem, Warning},
     guard::Guard,
@@ -38,6 +39,7 @@ mod drain;
 mod endpoint;
 mod hall;
 pub(crate) mod lanes;
+mod needless;
 mod pace;
 mod poll;
 mod pulse;
@@ -55,6 +57,7 @@ pub struct Worker {
     handlers: BTreeMap<String, Arc<dyn ErasedHandler>>,
     problems: Vec<Problem>,
     adapters: Option<(Arc<dyn Broker>, Arc<dyn Guard>)>,
+    bodies: Option<Arc<dyn Bodies>>,
     aws: Option<aws_config::SdkConfig>,
     clock: Option<Clock>,
     board: Arc<Board>,
@@ -90,6 +93,7 @@ impl Worker {
             handlers: BTreeMap::new(),
             problems: Vec::new(),
             adapters: None,
+            bodies: None,
             aws: None,
             clock: None,
             board: Arc::default(),
@@ -117,6 +121,12 @@ impl Worker {
     /// Uses other queues and another guard than AWS's: those of the [test kit](crate::testing), or your own.
     pub fn adapters(mut self, broker: Arc<dyn Broker>, guard: Arc<dyn Guard>) -> Self {
         self.adapters = Some((broker, guard));
+        self
+    }
+
+    /// Fetches bodies that are not in their messages from here, and not from S3.
+    pub fn bodies(mut self, bodies: Arc<dyn Bodies>) -> Self {
+        self.bodies = Some(bodies);
         self
     }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use super::{
     Backoff, Config, DRAIN_RESERVE, DeadLetter, DurationText as Text, GuardMode, HandlerHeader, PREFIX, Problem,
-    QueueConfig, ValueError, VisibilityTimeout, variable,
+    QueueConfig, S3Payload, ValueError, VisibilityTimeout, variable,
 };
 use crate::queue::{LONGEST_VISIBILITY, QueueAddress};
 
@@ -114,6 +114,7 @@ impl Config {
         let mut problems = broken(self.lease_rules(name, queue));
         problems.extend(broken(limit_rules(name, queue)));
         problems.extend(broken(dead_letter_rules(name, queue)));
+        problems.extend(broken([bucket_rule(name, queue)]));
         problems.extend(misaddressed(name, &queue.address));
         problems.extend(writable(variable(name, "HANDLER"), queue.handler.as_ref()));
         problems.extend(queue.handler_headers.iter().filter_map(|header| unsendable(name, header)));
@@ -242,6 +243,19 @@ fn dead_letter_rules(name: &str, queue: &QueueConfig) -> [Rule; 2] {
             format!("{variable}=redrive-policy"),
         ),
     ]
+}
+
+/// What a pointer names is its sender's choice.
+fn bucket_rule(name: &str, queue: &QueueConfig) -> Rule {
+    let (payload, buckets) = (variable(name, "S3_PAYLOAD"), variable(name, "S3_BUCKETS"));
+    (
+        queue.s3_payload != S3Payload::FetchDelete || queue.s3_buckets.is_some(),
+        format!(
+            "{payload} is fetch-delete, and {buckets} names no bucket: whoever sends a message could have any object \
+             deleted that this worker may delete"
+        ),
+        format!("{buckets}=payments-bodies"),
+    )
 }
 
 fn broken<const N: usize>(rules: [Rule; N]) -> Vec<Problem> {

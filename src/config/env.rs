@@ -124,7 +124,17 @@ pub fn user() -> Option<String> {
 /// <https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html>
 pub(crate) fn aws_endpoints() -> Vec<(&'static str, String)> {
     let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
-    ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL_DYNAMODB"].into_iter().filter_map(set).collect()
+    let services = ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL_DYNAMODB"];
+    let s3 = cfg!(feature = "s3").then_some(S3_ENDPOINT);
+    services.into_iter().chain(s3).filter_map(set).collect()
+}
+
+const S3_ENDPOINT: &str = "AWS_ENDPOINT_URL_S3";
+
+/// Whether the SDK is told to use an endpoint of its own for S3.
+#[cfg(feature = "s3")]
+pub(crate) fn has_s3_endpoint() -> bool {
+    std::env::var_os(S3_ENDPOINT).is_some()
 }
 
 /// Where the system looks for programs that are named without a path.

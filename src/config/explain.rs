@@ -5,7 +5,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Config, DRAIN_RESERVE, DurationText, GuardMode, HandlerSpec, PREFIX, QueueConfig, Scope, Setting, env, variable,
+    Config, DRAIN_RESERVE, DurationText, GuardMode, HandlerSpec, PREFIX, QueueConfig, S3Payload, Scope, Setting, env,
+    variable,
 };
 
 /// One setting as it is in force, and why it is so.
@@ -141,6 +142,7 @@ fn without_effect(queue: &QueueConfig, setting: &str) -> Option<&'static str> {
         "GUARD_OUTAGE" | "FINGERPRINT" | "DONE_TTL" | "MAX_TAKEOVERS" if queue.guard == GuardMode::None => {
             Some("the queue has no guard")
         }
+        "S3_BUCKETS" if queue.s3_payload == S3Payload::Pass => Some("no body is fetched"),
         _ => None,
     }
 }
@@ -221,13 +223,16 @@ mod tests {
             "LEASEHOLD_A_PERMANENT_STATUS=422",
             "LEASEHOLD_B_HANDLER=http://127.0.0.1:8080/",
             "LEASEHOLD_B_HANDLER_CREDENTIALS=pass",
+            "LEASEHOLD_B_S3_PAYLOAD=pass",
+            "LEASEHOLD_B_S3_BUCKETS=bodies",
         ]);
         let notes = config.notes(&config.explain(&vars)).join("\n");
         assert!(notes.contains("WAIT_TIME of \"a\" (20s) is lowered to 15s"), "{notes}");
         assert!(notes.contains("LEASEHOLD_A_DONE_TTL has no effect: the queue has no guard"), "{notes}");
         assert!(notes.contains("LEASEHOLD_A_PERMANENT_STATUS has no effect: the handler is a program"), "{notes}");
         assert!(notes.contains("LEASEHOLD_B_HANDLER_CREDENTIALS has no effect: the handler is an app"), "{notes}");
-        assert_eq!(notes.lines().count(), 4, "{notes}");
+        assert!(notes.contains("LEASEHOLD_B_S3_BUCKETS has no effect: no body is fetched"), "{notes}");
+        assert_eq!(notes.lines().count(), 5, "{notes}");
         let (plain, vars) = read(&["LEASEHOLD_QUEUES=a"]);
         assert_eq!(plain.notes(&plain.explain(&vars)), [] as [String; 0]);
     }

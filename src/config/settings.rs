@@ -225,6 +225,20 @@ pub static SETTINGS: &[Setting] = &[
         "`sns` for what comes from an SNS topic without raw delivery: handlers get the message that was published.",
         |q, v| value(&mut q.envelope, v),
     ),
+    queue(
+        "S3_PAYLOAD",
+        "`fetch`, `fetch-delete` or `pass`",
+        Some("fetch"),
+        "What is done with a body that is in S3: fetch it, and delete it there after its message, or pass the pointer.",
+        |q, v| value(&mut q.s3_payload, v),
+    ),
+    queue(
+        "S3_BUCKETS",
+        "names",
+        None,
+        "The only buckets that bodies are fetched from. Required with `fetch-delete`.",
+        |q, v| some(&mut q.s3_buckets, v),
+    ),
 ];
 
 type ToProcess = fn(&mut Config, &str) -> Result<(), ValueError>;

@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 
 use super::{
     DeadLetter, Envelope, FingerprintSource, GuardMode, HandlerCredentials, HandlerSpec, KeyHash, KeySource, LogFormat,
-    OutagePolicy, Start, http,
+    OutagePolicy, S3Payload, Start, http,
 };
 use crate::queue::QueueAddress;
 
@@ -55,6 +55,7 @@ words! {
     KeyHash { Long = "long", Always = "always" }
     LogFormat { Json = "json", Text = "text" }
     OutagePolicy { Pause = "pause", Open = "open" }
+    S3Payload { Fetch = "fetch", FetchDelete = "fetch-delete", Pass = "pass" }
     Start { Strict = "strict", Available = "available" }
 }
 

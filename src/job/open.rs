@@ -1,7 +1,7 @@
 //! From what was received to what its handler takes, and to the key that names it.
 //!
 //! Users' code runs here (a codec, a key function), so panics are caught: they are the message's failure, not ours. What
-//! fails here never will be well, and never has a claim (rule T4).
+//! fails here never will be well, and never has a claim (rule T4); what only cannot be opened yet is told apart.
 
 use std::{
     any::Any,
@@ -9,12 +9,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{Jobs, envelope};
+use super::{Jobs, body, envelope};
 use crate::{
     guard::{Failure, Pk},
     handler::Work,
     key,
-    message::Message,
+    message::{Delivery, Message},
+    settle::Settlement,
 };
 
 /// A message as its handler sees it. A copy for the DLQ is always made of what was received.
@@ -29,9 +30,33 @@ pub(super) struct Identity {
     pub(super) fingerprint: Option<String>,
 }
 
-/// Opens a message: what the handler takes is in its body, or in what that is wrapped in.
-pub(super) fn open(jobs: &Jobs, received: &Arc<Message>) -> Result<Opened, Failure> {
-    let message = envelope::take_out(jobs, received)?;
+/// Why a message is not opened.
+pub(super) enum Unopened {
+    /// It never will be.
+    Failed(Failure),
+    /// It cannot be opened now, which says nothing about its work.
+    Later(Settlement),
+}
+
+impl From<Failure> for Unopened {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Unopened {
+    pub(super) fn settlement(self, jobs: &Jobs, received: &Message) -> Settlement {
+        match self {
+            Self::Failed(failure) => jobs.unrecorded(received, failure),
+            Self::Later(settlement) => settlement,
+        }
+    }
+}
+
+/// Opens a message: what the handler takes is in its body, or in what that is wrapped in, and may have to be fetched.
+pub(super) async fn open(jobs: &Jobs, delivery: &Delivery) -> Result<Opened, Unopened> {
+    let message = envelope::take_out(jobs, &delivery.message)?;
+    let message = body::whole(jobs, delivery, message).await?;
     let malformed = |text: String| envelope::explained(jobs, &message, Failure::new("malformed", text));
     let work = caught(|| Arc::clone(&jobs.handler).decode(&message).map_err(|error| malformed(error.to_string())))
         .unwrap_or_else(|panic| Err(malformed(format!("decoding {panic}"))))?;

@@ -12,7 +12,7 @@ use crate::{
     clock::{Clock, Millis},
     guard::{Change, Failure, Guard, Pk, Written},
     lease::Lease,
-    message::{Attribute, AttributeValue, Message},
+    message::{Attribute, AttributeValue, Message, RESERVED_ATTRIBUTES},
     queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueError, attribute_problem},
 };
 
@@ -184,9 +184,7 @@ pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
     let odd = copy.attributes.extract_if(.., |name, attribute| is_odd(name, attribute));
     note.displaced.extend(odd.map(|(name, attribute)| (name, attribute.into())));
     while copy.attributes.len() >= MOST_ATTRIBUTES {
-        // The smallest: in the note a value takes more room than it did, bytes four times.
-        let smallest = copy.attributes.iter().min_by_key(|(name, attribute)| name.len() + attribute.size());
-        let Some(name) = smallest.map(|(name, _)| name.clone()) else { break };
+        let Some(name) = displaceable(&copy) else { break };
         note.displaced.extend(copy.attributes.remove_entry(&name).map(|(name, attribute)| (name, attribute.into())));
     }
     let Ok(json) = serde_json::to_string(&note) else { return plain };
@@ -194,6 +192,14 @@ pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
     let json = json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
     copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
     if copy.size() <= LARGEST_MESSAGE { copy } else { plain }
+}
+
+/// An attribute that can travel in the note. Without the one that says that the body is in S3 the body of the copy would be
+/// no pointer for whoever reads it.
+fn displaceable(copy: &Outgoing) -> Option<String> {
+    let others = copy.attributes.iter().filter(|(name, _)| !RESERVED_ATTRIBUTES.contains(&name.as_str()));
+    let smallest = others.min_by_key(|(name, attribute)| name.len() + attribute.size());
+    smallest.map(|(name, _)| name.clone())
 }
 
 /// Takes the note out of a message's attributes, and puts back what it displaced.
@@ -317,6 +323,22 @@ mod tests {
             let copy = pack(&Message { body, ..message_with(0) }, note());
             assert_eq!(copy.attributes.contains_key(ATTRIBUTE), has_reason);
             assert!(copy.size() <= LARGEST_MESSAGE, "{}", copy.size());
+        }
+    }
+
+    #[test]
+    fn t3_a_copy_of_a_pointer_is_a_pointer_whatever_else_it_carries() {
+        let mut message = message_with(MOST_ATTRIBUTES - 1);
+        message.body =
+            r#"["software.amazon.payloadoffloading.PayloadS3Pointer",{"s3BucketName":"bodies","s3Key":"k"}]"#.into();
+        for name in RESERVED_ATTRIBUTES {
+            // One that sorts before it, so that it is the last of all.
+            let mut pointer = message.clone();
+            pointer.attributes = pointer.attributes.into_iter().map(|(n, a)| (n.to_uppercase(), a)).collect();
+            pointer.attributes.insert(name.into(), Attribute::text("3".repeat(5)));
+            let copy = pack(&pointer, note());
+            assert!(copy.attributes.contains_key(name) && copy.attributes.contains_key(ATTRIBUTE), "{name}");
+            assert_eq!(back(copy).attributes, pointer.attributes, "{name}");
         }
     }
 

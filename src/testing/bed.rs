@@ -18,7 +18,7 @@ use crate::{
     worker::Worker,
 };
 
-use super::{Faults, FaultyBroker, FaultyGuard, MemoryBroker, MemoryQueueSettings};
+use super::{Faults, FaultyBodies, FaultyBroker, FaultyGuard, MemoryBodies, MemoryBroker, MemoryQueueSettings};
 
 /// An account in memory, and workers on it.
 ///
@@ -44,6 +44,10 @@ pub struct TestBed {
     pub guard: MemoryGuard,
     /// Faults of the guard, for all workers of the bed.
     pub guard_faults: Faults,
+    /// Bodies that are not in their messages.
+    pub bodies: MemoryBodies,
+    /// Faults of theirs, for all workers of the bed.
+    pub body_faults: Faults,
     queues: Arc<FaultyBroker>,
     /// Locked for single look-ups.
     names: Arc<Mutex<Vec<String>>>,
@@ -62,6 +66,8 @@ impl TestBed {
             broker,
             guard: MemoryGuard::default(),
             guard_faults: Faults::default(),
+            bodies: MemoryBodies::default(),
+            body_faults: Faults::default(),
             names: Arc::default(),
         };
         for name in queues {
@@ -125,6 +131,7 @@ impl TestBed {
                 Arc::<FaultyBroker>::clone(&self.queues),
                 Arc::new(FaultyGuard::new(guard, self.guard_faults.clone())),
             )
+            .bodies(Arc::new(FaultyBodies::new(Arc::new(self.bodies.clone()), self.body_faults.clone())))
             .clock(clock)
     }
 

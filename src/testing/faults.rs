@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{task::JoinSet, time::Instant};
 
-pub use wrap::{FaultyBroker, FaultyGuard, FaultyQueue};
+pub use wrap::{FaultyBodies, FaultyBroker, FaultyGuard, FaultyQueue};
 
 #[cfg(test)]
 mod tests;
@@ -52,18 +52,18 @@ pub enum Fault {
 /// How a call fails, by the meanings that both ports have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "each is what the variant of this name of QueueError or GuardError is")]
+#[expect(missing_docs, reason = "each is what the variant of this name of QueueError, GuardError or BodyError is")]
 pub enum Failure {
     Throttled,
     Unavailable,
     NoAnswer,
     Denied,
     Missing,
-    /// Of a guard: [`crate::guard::GuardError::Conflict`]. A queue knows none and answers `Unavailable`.
+    /// Of a guard: [`crate::guard::GuardError::Conflict`]. Others know none and answer `Unavailable`.
     Conflict,
-    /// Of a queue. A guard knows none and answers `Refused`.
+    /// Of a queue. Others know none and answer `Refused`.
     HandleLost,
-    /// Of a queue. A guard knows none and answers `Refused`.
+    /// Of a queue. Others know none and answer `Refused`.
     TwelveHours,
 }
 
@@ -73,7 +73,7 @@ pub enum Failure {
 pub struct Call {
     /// Of a queue: `receive`, `delete`, `change_visibility`, `send`, `facts`. Of a guard: `claim`, `take_over`, a change
     /// by its name (`renew`, `step`, `confirm`, `release`, `fail`, `bury`, `copied`), `read`, `probe`, `control`, `set_control`, `facts`. Of a
-    /// broker: `open`.
+    /// broker: `open`. Of bodies: `get`, `delete`.
     pub operation: &'static str,
     /// The record's key or the receipt handle; where a call has neither, the queue's name, or nothing.
     pub subject: String,

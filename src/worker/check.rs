@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
+#[cfg(feature = "s3")]
+use crate::bodies::Bodies;
 use crate::{
     aws::{self, Aws},
     causes::in_full,
@@ -39,11 +41,12 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
         tracing::warn!("{warning}");
     }
     let clock = worker.clock.clone().unwrap_or_else(Clock::system);
-    let adapters = match (worker.adapters, worker.aws) {
-        (Some(adapters), _) => adapters,
+    let (broker, guard, from_s3) = match (worker.adapters, worker.aws) {
+        (Some((broker, guard)), _) => (broker, guard, None),
         (None, Some(sdk)) => adapters(&sdk, &config)?,
         (None, None) => adapters(&aws::load().await, &config)?,
     };
+    let adapters = (broker, guard, worker.bodies.or(from_s3));
     let until = Instant::now() + config.start_timeout;
     let site = Site::new(config, handlers, adapters, clock, worker.board);
     let all: Vec<String> = site.config.queues.keys().cloned().collect();
@@ -94,7 +97,11 @@ fn adapters(sdk: &aws_config::SdkConfig, config: &Config) -> Result<Adapters, Wo
         return Err(WorkerError::Configuration(problems));
     }
     let aws = Aws::new(sdk);
-    Ok((Arc::new(aws.sqs()), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone()))))
+    #[cfg(feature = "s3")]
+    let bodies: Option<Arc<dyn Bodies>> = Some(Arc::new(aws.bodies()));
+    #[cfg(not(feature = "s3"))]
+    let bodies = None;
+    Ok((Arc::new(aws.sqs()), Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone())), bodies))
 }
 
 /// What can be said without asking AWS: settings, handlers, keys.
@@ -108,8 +115,10 @@ pub(super) fn settings(worker: &Worker) -> Result<(Config, Handlers), WorkerErro
         }
     };
     problems.extend(config.check());
+    let knows_s3 = worker.bodies.is_some() || cfg!(feature = "s3");
     for (name, queue) in &config.queues {
         problems.extend(keyed(name, queue, worker.handlers.get(name).map(|handler| &**handler)));
+        problems.extend(queue.needs_s3(name).filter(|_| !knows_s3));
     }
     for name in worker.handlers.keys().filter(|name| !config.queues.contains_key(*name)) {
         let known: Vec<_> = config.queues.keys().map(String::as_str).chain([name.as_str()]).collect();

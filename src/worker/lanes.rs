@@ -17,9 +17,9 @@ use crate::{
     clock::Millis,
     job::{Slot, job},
     lease::{Beat, keep},
-    message::Delivery,
+    message::{Delivery, Pointer},
     queue::QueueError,
-    settle::{self, Delayed, Deleted, Left, Settled, Settlement, settle},
+    settle::{self, Delayed, Deleted, Landed, Left, Settled, Settlement, settle},
     testing::{Planted, planted},
 };
 
@@ -35,18 +35,20 @@ const KEPT_IN_HAND: Duration = Duration::from_secs(5 * 60);
 const HELD_JITTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// Works a lane off: one delivery after the other, as long as each frees its group; what stands behind one that does not
-/// goes back after it, so that a group keeps its order.
-pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: Slot) {
-    let mut slot = Some(slot);
-    while let Some(head) = deliveries.pop_front() {
-        let (followers, slot) = (&deliveries, &mut slot);
+/// goes back after it, so that a group keeps its order. Bodies that nobody needs any more come back.
+pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: Slot) -> Vec<Pointer> {
+    let (mut slot, mut needless) = (Some(slot), Vec::new());
+    while let Some(mut head) = deliveries.pop_front() {
+        let (followers, slot, needless) = (&deliveries, &mut slot, &mut needless);
         let work: BoxFuture<'_, bool> = Box::pin(async {
             let settlement = hall.work_off(&head, slot, followers).await;
             let settling = hall.settling.try_acquire();
             if followers.is_empty() && settling.is_ok() {
                 slot.take();
             }
+            let body_at = head.let_go_of_its_body();
             let settled = hall.settle(head, settlement).await;
+            needless.extend(body_at.filter(|_| hall.needs_its_body_no_more(&settled)));
             hall.frees_its_group(&settled)
         });
         let goes_on = followers.iter().fold(work, |work, follower| {
@@ -63,6 +65,7 @@ pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, sl
         hall.settle(follower, settlement)
     }))
     .await;
+    needless
 }
 
 impl Hall {
@@ -162,8 +165,8 @@ impl Hall {
     /// Whether what stands behind may run: the message is gone, or a record tells of its work whenever it comes again.
     fn frees_its_group(&self, settled: &Settled) -> bool {
         match settled {
-            Settled::Deleted(_) => true,
-            Settled::NotDeleted(_) => self.remembers() || planted(Planted::UndeletedHeadFreesGroup),
+            Settled::Deleted(_, Landed::Surely) => true,
+            Settled::Deleted(_, Landed::Perhaps) => self.remembers() || planted(Planted::UndeletedHeadFreesGroup),
             Settled::Delayed { .. } | Settled::Left(_) | Settled::DeleteDenied => planted(Planted::FollowersRunAhead),
         }
     }
@@ -281,15 +284,9 @@ impl Hall {
         let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
         let settled = settle(&self.desk, delivery, settlement).await;
         match settled {
-            Settled::Deleted(why) => {
+            Settled::Deleted(why, _) => {
                 tracing::debug!(queue, message_id, ?why, "deleted");
                 self.intake.succeeded();
-                if why == Deleted::Done {
-                    self.brake.succeeded();
-                }
-            }
-            Settled::NotDeleted(why) => {
-                tracing::debug!(queue, message_id, ?why, "not deleted");
                 if why == Deleted::Done {
                     self.brake.succeeded();
                 }
@@ -302,10 +299,10 @@ impl Hall {
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
         self.tally.count(|report| match settled {
-            Settled::Deleted(Deleted::Done) | Settled::NotDeleted(Deleted::Done) => report.done += 1,
-            Settled::Deleted(Deleted::Suppressed) | Settled::NotDeleted(Deleted::Suppressed) => report.suppressed += 1,
-            Settled::Deleted(Deleted::DeadLettered) | Settled::NotDeleted(Deleted::DeadLettered) => report.dead += 1,
-            Settled::Deleted(Deleted::Dropped) | Settled::NotDeleted(Deleted::Dropped) => report.dropped += 1,
+            Settled::Deleted(Deleted::Done, _) => report.done += 1,
+            Settled::Deleted(Deleted::Suppressed, _) => report.suppressed += 1,
+            Settled::Deleted(Deleted::DeadLettered, _) => report.dead += 1,
+            Settled::Deleted(Deleted::Dropped, _) => report.dropped += 1,
             Settled::Delayed { why: Delayed::Failed | Delayed::Kept, .. } => report.failed += 1,
             Settled::Delayed { .. } => report.released += 1,
             Settled::Left(_) | Settled::DeleteDenied => report.left += 1,

@@ -6,7 +6,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, atomic::AtomicU32},
+    sync::{Arc, OnceLock, atomic::AtomicU32},
     time::Duration,
 };
 
@@ -231,5 +231,12 @@ fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)
     let lease = Lease::new(hall.jobs.clock.clone(), start, length)
         .capped(Deadline::after(start, LONGEST_VISIBILITY - CAP_MARGIN));
     let is_last = hall.max_receive_count.is_some_and(|most| received.message.receive_count >= most);
-    Delivery { message: Arc::new(received.message), handle: received.handle, lease, is_last, failed: AtomicU32::new(0) }
+    Delivery {
+        message: Arc::new(received.message),
+        handle: received.handle,
+        lease,
+        is_last,
+        failed: AtomicU32::new(0),
+        fetched: OnceLock::new(),
+    }
 }

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bodies::Bodies,
     clock::Clock,
     config::{
         Config, DurationText, GuardMode, QueueConfig,
@@ -22,7 +23,7 @@ use crate::{
         outage::{Absences, Circuit, Ends, WatchedGuard},
     },
     handler::ErasedHandler,
-    job::{Jobs, Slots, Stuck, Told},
+    job::{BucketsAway, Jobs, Slots, Stuck, Told},
     lease::{Tick, Visibility},
     queue::{BATCH, Broker},
     settle::Desk,
@@ -39,8 +40,8 @@ use super::{
     pulse::Polls,
 };
 
-/// Where queues and records are.
-pub(super) type Adapters = (Arc<dyn Broker>, Arc<dyn Guard>);
+/// Where queues and records are, and bodies that are not in their messages.
+pub(super) type Adapters = (Arc<dyn Broker>, Arc<dyn Guard>, Option<Arc<dyn Bodies>>);
 
 /// The handlers, by the names of their queues.
 pub(super) type Handlers = BTreeMap<String, Arc<dyn ErasedHandler>>;
@@ -51,6 +52,7 @@ pub(super) struct Site {
     handlers: Handlers,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) guard: Arc<dyn Guard>,
+    bodies: Option<Arc<dyn Bodies>>,
     /// The guard, with its answers told to `store`.
     watched: Arc<dyn Guard>,
     pub(super) store: Arc<Circuit>,
@@ -72,7 +74,7 @@ impl Site {
     pub(super) fn new(
         config: Config,
         handlers: Handlers,
-        (broker, guard): Adapters,
+        (broker, guard, bodies): Adapters,
         clock: Clock,
         board: Arc<Board>,
     ) -> Self {
@@ -88,6 +90,7 @@ impl Site {
             handlers,
             broker,
             guard,
+            bodies,
             store,
             clock,
             board,
@@ -158,6 +161,8 @@ impl Site {
                 visibility: Visibility::new(name.into(), range.floor, range.ceiling, own),
                 handler,
                 guard,
+                bodies: self.bodies.clone(),
+                buckets_away: BucketsAway::default(),
                 clock: self.clock.clone(),
                 worker: self.worker.clone(),
                 store: Arc::clone(&self.store),
@@ -198,7 +203,7 @@ mod tests {
     fn polls(concurrency: usize, total: Option<usize>, queues: usize) -> (usize, usize) {
         let mut config = Config { total_concurrency: total, ..Config::default() };
         config.queues.extend((0..queues).map(|n| (n.to_string(), QueueConfig::new("q"))));
-        let adapters: Adapters = (Arc::new(MemoryBroker::default()), Arc::new(MemoryGuard::default()));
+        let adapters: Adapters = (Arc::new(MemoryBroker::default()), Arc::new(MemoryGuard::default()), None);
         let site = Site::new(config, Handlers::new(), adapters, Clock::simulated(1, 0), Arc::default());
         site.polls(concurrency)
     }

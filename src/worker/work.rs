@@ -1,6 +1,6 @@
 //! One queue at work: its pollers, and the lanes that they begin.
 //!
-//! Owns both, so that none of them outlives the queue's work; how many polls there are follows what they bring (rule R6).
+//! Owns them and the deletes of bodies behind them, so that none outlives the queue's work; how many polls there are follows what they bring (rule R6).
 
 use std::sync::Arc;
 
@@ -9,9 +9,12 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
+use crate::message::Pointer;
+
 use super::{
     hall::Hall,
     lanes,
+    needless::Needless,
     poll::{Polled, Poller, poll},
     pulse::Pulse,
 };
@@ -27,7 +30,8 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
         return;
     }
     let mut constant = pollers.spawn(poller(Poller::Constant)).id();
-    let mut lanes = JoinSet::new();
+    let (mut lanes, mut needless) =
+        (JoinSet::new(), Needless::new(Arc::clone(&hall.jobs.name), hall.jobs.bodies.clone()));
     loop {
         tokio::select! {
             // Lanes that have begun come before the end of the poller that began them. Joining drops nothing.
@@ -39,7 +43,7 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
                 // Beyond the most: the one that is late may not come back for a while, and ends when it does.
                 Polled::Late => constant = pollers.spawn(poller(Poller::Constant)).id(),
             },
-            Some(ended) = lanes.join_next() => reap(&hall, ended),
+            Some(ended) = lanes.join_next() => needless.delete(reap(&hall, ended)),
             // Told to stop now: what the polls on the wire bring is hidden for a timeout, and that is what "now" costs.
             () = hall.polled.cancelled(), if !pollers.is_empty() => pollers.shutdown().await,
             ended = pollers.join_next() => match ended {
@@ -57,19 +61,22 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
     hall.polled.cancel();
     let worked_off = async {
         while let Some(ended) = lanes.join_next().await {
-            reap(&hall, ended);
+            needless.delete(reap(&hall, ended));
         }
+        needless.ended().await;
     };
     if hall.gone.run_until_cancelled(worked_off).await.is_none() {
         // Awaited, so that none of them calls anybody after the worker is gone.
         hall.tally.count(|report| report.left += u64::try_from(lanes.len()).unwrap_or(u64::MAX));
         lanes.shutdown().await;
+        needless.cut_off().await;
     }
 }
 
-fn reap(hall: &Hall, ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
+fn reap(hall: &Hall, ended: Result<Vec<Pointer>, JoinError>) -> Vec<Pointer> {
+    ended.unwrap_or_else(|error| {
         hall.tally.count(|report| report.left += 1);
         tracing::error!(queue = &*hall.jobs.name, %error, "a lane died; its messages come back at their timeout");
-    }
+        Vec::new()
+    })
 }

@@ -12,13 +12,19 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "s3")]
+use contract::bodies;
 use contract::{queue, sqs};
 
 #[path = "../contract"]
 mod contract {
+    #[cfg(feature = "s3")]
+    pub(crate) mod bodies;
     pub(crate) mod queue;
     pub(crate) mod sqs;
 }
+#[cfg(feature = "s3")]
+mod bodies_on_localstack;
 mod guard;
 mod queue_on_localstack;
 mod worker;

@@ -7,6 +7,7 @@
 
 mod api;
 mod bench;
+mod bodies;
 mod carrying;
 mod edges;
 mod envelopes;

@@ -17,7 +17,7 @@
 //! 9. Inside a group, in the order of sending, no run of a message begins while one before it is open: still in the queue,
 //!    and neither done nor dead-lettered. Nor does one begin again after one behind it has begun.
 //! 10. What is behind a head that fails is not received for it: where nothing goes wrong but crashes and drains, a message
-//!    is received once more than it runs at the most, and once for each worker that ended before its time.
+//!     is received once more than it runs at the most, and once for each worker that ended before its time.
 //!
 //! Without a guard there are no records, so that 2 to 6 and the limit of 7 are not promised, and work is done when its
 //! handler has succeeded: a message may run again and again until it is deleted, and two workers may run it side by side.

@@ -11,10 +11,11 @@ use async_trait::async_trait;
 
 use super::{CALL_TIMEOUT, Failure, Faults};
 use crate::{
+    bodies::{Bodies, BodyError},
     guard::{
         Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written,
     },
-    message::ReceiptHandle,
+    message::{Pointer, ReceiptHandle},
     queue::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received},
 };
 
@@ -135,6 +136,36 @@ impl Guard for FaultyGuard {
     }
 }
 
+/// Bodies whose calls go wrong.
+#[derive(Debug)]
+pub struct FaultyBodies {
+    inner: Arc<dyn Bodies>,
+    faults: Faults,
+}
+
+impl FaultyBodies {
+    /// Wraps bodies.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Bodies>, faults: Faults) -> Self {
+        Self { inner, faults }
+    }
+}
+
+#[async_trait]
+impl Bodies for FaultyBodies {
+    async fn get(&self, pointer: &Pointer, limit: usize) -> Result<String, BodyError> {
+        let (inner, owned) = (Arc::clone(&self.inner), pointer.clone());
+        let call = async move { inner.get(&owned, limit).await };
+        self.faults.carry_out("get", &pointer.to_string(), CALL_TIMEOUT, call).await
+    }
+
+    async fn delete(&self, pointer: &Pointer) -> Result<(), BodyError> {
+        let (inner, owned) = (Arc::clone(&self.inner), pointer.clone());
+        let call = async move { inner.delete(&owned).await };
+        self.faults.carry_out("delete", &pointer.to_string(), CALL_TIMEOUT, call).await
+    }
+}
+
 /// A broker that opens queues whose calls go wrong, each by [`Faults`] of its own.
 #[derive(Debug)]
 pub struct FaultyBroker {
@@ -195,6 +226,19 @@ impl From<Failure> for GuardError {
             Failure::Throttled => Self::Throttled(Some(PLAYED.into())),
             Failure::Unavailable => Self::Unavailable(Some(PLAYED.into())),
             Failure::Conflict => Self::Conflict,
+            Failure::NoAnswer => Self::NoAnswer(Some(PLAYED.into())),
+            Failure::Denied => Self::Denied(Some(PLAYED.into())),
+            Failure::Missing => Self::Missing,
+            Failure::HandleLost | Failure::TwelveHours => Self::Refused(PLAYED.to_owned()),
+        }
+    }
+}
+
+impl From<Failure> for BodyError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Throttled => Self::Throttled(Some(PLAYED.into())),
+            Failure::Unavailable | Failure::Conflict => Self::Unavailable(Some(PLAYED.into())),
             Failure::NoAnswer => Self::NoAnswer(Some(PLAYED.into())),
             Failure::Denied => Self::Denied(Some(PLAYED.into())),
             Failure::Missing => Self::Missing,

@@ -1,0 +1,62 @@
+//! The S3 client, with the numbers that bound a single attempt.
+//!
+//! What is tried again is the adapter's to say, which also bounds the reading of a body: for the SDK a call is over when
+//! the first of it has come.
+
+use std::time::Duration;
+
+use aws_config::SdkConfig;
+use aws_sdk_s3::config::{
+    ConfigBag, Intercept, RuntimeComponents, StalledStreamProtectionConfig,
+    interceptors::BeforeTransmitInterceptorContextRef, retry::RetryConfig, timeout::TimeoutConfig,
+};
+use aws_sdk_sqs::error::BoxError;
+
+use super::Calls;
+use crate::config::env;
+
+/// Longest wait for a connection, TLS included. A lost SYN is sent again after one second.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// Longest wait for the first of an answer. S3 answers in 100 to 200 ms, and asks to give up slow ones early.
+/// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance-guidelines.html>
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+pub(super) fn client(sdk: &SdkConfig, calls: Calls) -> aws_sdk_s3::Client {
+    let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ATTEMPT).build();
+    // What an endpoint was set for is most often not there under a bucket's own host name.
+    let is_elsewhere = sdk.endpoint_url().is_some() || env::has_s3_endpoint();
+    let config = aws_sdk_s3::config::Builder::from(sdk)
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::disabled())
+        // The adapter looks for stalls, and says what one means.
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+        .force_path_style(is_elsewhere)
+        .interceptor(S3Calls(calls))
+        .build();
+    aws_sdk_s3::Client::from_conf(config)
+}
+
+/// Counts requests. S3 has no header that names the operation; of the two that are used here the method does.
+#[derive(Debug)]
+struct S3Calls(Calls);
+
+impl Intercept for S3Calls {
+    fn name(&self) -> &'static str {
+        "leasehold::S3Calls"
+    }
+
+    /// Just before each attempt.
+    fn read_before_transmit(
+        &self,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.0.count(match context.request().method() {
+            "DELETE" => "S3.DeleteObject",
+            _ => "S3.GetObject",
+        });
+        Ok(())
+    }
+}
