@@ -89,9 +89,12 @@ async fn the_environments_queues_are_made_under_their_last_names() {
     }
     dev.signal(Signal::INT);
     let ended = dev.ends().await.check(0);
-    for told in
-        ["dead letters in graveyard", "dead letters in orders-prod-dlq.fifo", "orders#1#1  done", "mails#1  done"]
-    {
+    for told in [
+        "dead letters in graveyard",
+        "dead letters in orders-prod-dlq.fifo",
+        "orders#1#1 (group a)  done",
+        "mails#1  done",
+    ] {
         assert!(ended.out.contains(told), "{told} in {}", ended.out);
     }
 }
