@@ -48,12 +48,26 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn new() -> Self {
+        Self::with_queue("jobs", "jobs-dlq").await
+    }
+
+    /// With a FIFO queue; the worker knows it as `jobs` all the same.
+    pub(crate) async fn with_groups() -> Self {
+        Self::with_queue("jobs.fifo", "jobs-dlq.fifo").await
+    }
+
+    async fn with_queue(name: &str, dead: &str) -> Self {
         let engine = Engine::start().await.expect("an engine");
         let account = aws::local(engine.endpoint());
         let (sqs, dynamodb) = (aws_sdk_sqs::Client::new(&account), aws_sdk_dynamodb::Client::new(&account));
-        let dead = sqs.create_queue().queue_name("jobs-dlq").send().await.expect("a queue").queue_url;
-        let policy = r#"{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:jobs-dlq","maxReceiveCount":100}"#;
-        let queue = sqs.create_queue().queue_name("jobs").attributes(Fact::RedrivePolicy, policy).send().await;
+        let policy =
+            format!(r#"{{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:{dead}","maxReceiveCount":100}}"#);
+        let create = |name: &str| {
+            let create = sqs.create_queue().queue_name(name);
+            if name.ends_with(".fifo") { create.attributes(Fact::FifoQueue, "true") } else { create }
+        };
+        let dead = create(dead).send().await.expect("a queue").queue_url;
+        let queue = create(name).attributes(Fact::RedrivePolicy, policy).send().await;
         create_table(&dynamodb, "leasehold").await.expect("a table");
         let folder = TempDir::new().expect("a folder");
         for name in ["effects", "running"] {
@@ -71,6 +85,7 @@ impl Bench {
             .expect("is written");
         Settings::new(self.engine.endpoint(), self.folder.path())
             .set("LEASEHOLD_QUEUES", "jobs")
+            .set("LEASEHOLD_JOBS_NAME", self.queue.rsplit('/').next().expect("a name"))
             .set("LEASEHOLD_JOBS_KEY", "/id")
             .set("LEASEHOLD_JOBS_HANDLER", format!("exec:/bin/sh {}", handle.display()))
             .set("LEASEHOLD_WAIT_TIME", "1s")
@@ -86,6 +101,17 @@ impl Bench {
         for key in keys {
             let body = format!(r#"{{"id":"{key}"}}"#);
             self.sqs.send_message().queue_url(&self.queue).message_body(body).send().await.expect("is sent");
+        }
+    }
+
+    /// Sends so many messages in each of the groups, whose names their keys begin with, in turn.
+    pub(crate) async fn send_to_groups(&self, groups: &[&str], each: usize) {
+        for number in 0..each {
+            for group in groups {
+                let key = format!("{group}{number:02}");
+                let send = self.sqs.send_message().queue_url(&self.queue).message_body(format!(r#"{{"id":"{key}"}}"#));
+                send.message_group_id(*group).message_deduplication_id(key).send().await.expect("is sent");
+            }
         }
     }
 

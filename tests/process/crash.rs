@@ -76,3 +76,26 @@ async fn two_workers_behind_a_bad_network_do_all_work_once_although_one_is_kille
     assert!(repeated.len() <= 8 && repeated.values().all(|calls| *calls == 2), "{repeated:?}");
     assert_eq!(proxy.idle_faults(), [""; 0], "{:?}", bench.engine.calls());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t5_a_killed_worker_and_failures_leave_groups_in_their_order() {
+    const GROUPS: [&str; 3] = ["a", "b", "c"];
+    let bench = Bench::with_groups().await;
+    bench.send_to_groups(&GROUPS, 6).await;
+    // Every second message fails at first.
+    let script =
+        "$bank; case $LEASEHOLD_IDEMPOTENCY_KEY-$LEASEHOLD_ATTEMPT in *[135]-1) exit 1;; esac; sleep 0.2; exit 0";
+    let settings = bench.settings(script).short_leases();
+    let (mut doomed, heir) = (settings.start(), settings.start());
+    doomed.says_times("\"deleted\"", 4).await;
+    doomed.signal(Signal::KILL);
+    drop(doomed);
+    bench.until("all is done", async || bench.effects().len() == 18 && bench.messages().await == 0).await;
+    heir.stops().await.clean_report();
+    let calls = bench.calls();
+    for group in GROUPS {
+        let of_group = calls.iter().filter(|call| call.starts_with(&format!("jobs#{group}")));
+        let called: Vec<_> = of_group.filter_map(|call| call.split(' ').next()).collect();
+        assert!(called.len() >= 9 && called.is_sorted(), "{called:?}");
+    }
+}
