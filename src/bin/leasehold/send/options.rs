@@ -35,8 +35,7 @@ Examples:
 
   A fair queue, with attributes of every type; binary ones in hexadecimal:
 
-    leasehold send jobs --group tenant-7 -a mode=fast -a amount:Number=12.5 \
-      -a thumbnail:Binary.png=89504e47 '{\"id\":\"1\"}'
+    leasehold send jobs -g t7 -a n:Number=12.5 -a icon:Binary=89 '{\"id\":\"1\"}'
 
 Exit codes:
   0   everything is sent
