@@ -83,9 +83,11 @@ impl Bench {
         let handle = self.path("handle.sh");
         fs::write(&handle, script.replace("$begin", BEGIN).replace("$end", END).replace("$bank", BANK))
             .expect("is written");
-        Settings::new(self.engine.endpoint(), self.folder.path())
+        let settings = Settings::new(self.engine.endpoint(), self.folder.path());
+        let name = self.queue.rsplit('/').next().filter(|name| *name != "jobs");
+        let settings = name.into_iter().fold(settings, |settings, name| settings.set("LEASEHOLD_JOBS_NAME", name));
+        settings
             .set("LEASEHOLD_QUEUES", "jobs")
-            .set("LEASEHOLD_JOBS_NAME", self.queue.rsplit('/').next().expect("a name"))
             .set("LEASEHOLD_JOBS_KEY", "/id")
             .set("LEASEHOLD_JOBS_HANDLER", format!("exec:/bin/sh {}", handle.display()))
             .set("LEASEHOLD_WAIT_TIME", "1s")
