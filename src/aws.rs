@@ -21,7 +21,7 @@ use aws_credential_types::{
 };
 use aws_sdk_sqs::{
     config::{
-        ConfigBag, Intercept, RuntimeComponents, StalledStreamProtectionConfig,
+        ConfigBag, Intercept, RuntimeComponents, StalledStreamProtectionConfig, http::HttpRequest,
         interceptors::BeforeTransmitInterceptorContextRef, retry::RetryConfig, timeout::TimeoutConfig,
     },
     error::BoxError,
@@ -230,7 +230,7 @@ fn sqs_client(config: &SdkConfig, calls: Calls) -> aws_sdk_sqs::Client {
         // On a long poll nothing moves for up to 20 s, which the protection has taken for a stalled stream before
         // (https://github.com/awslabs/aws-sdk-rust/issues/1148). Attempt timeouts bound every call anyway.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-        .interceptor(calls)
+        .interceptor(Counting { calls, target: named_target })
         .build();
     aws_sdk_sqs::Client::from_conf(config)
 }
@@ -251,7 +251,7 @@ fn dynamodb_client(config: &SdkConfig, calls: Calls) -> aws_sdk_dynamodb::Client
         // It would look for stalls of seconds in calls that end sooner, and takes a timer and a wrapper of both bodies for
         // each of them.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-        .interceptor(calls)
+        .interceptor(Counting { calls, target: named_target })
         .build();
     aws_sdk_dynamodb::Client::from_conf(config)
 }
@@ -298,9 +298,20 @@ impl Calls {
     }
 }
 
-impl Intercept for Calls {
+/// Counts a service's requests, each by the target that is read from it.
+#[derive(Debug)]
+struct Counting {
+    calls: Calls,
+    target: fn(&HttpRequest) -> &str,
+}
+
+fn named_target(request: &HttpRequest) -> &str {
+    request.headers().get("x-amz-target").unwrap_or_default()
+}
+
+impl Intercept for Counting {
     fn name(&self) -> &'static str {
-        "leasehold::Calls"
+        "leasehold::Counting"
     }
 
     /// Just before each attempt.
@@ -310,7 +321,7 @@ impl Intercept for Calls {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        self.count(context.request().headers().get("x-amz-target").unwrap_or_default());
+        self.calls.count((self.target)(context.request()));
         Ok(())
     }
 }

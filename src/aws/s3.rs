@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use aws_config::SdkConfig;
 use aws_sdk_s3::config::{
-    ConfigBag, Intercept, RuntimeComponents, StalledStreamProtectionConfig,
-    interceptors::BeforeTransmitInterceptorContextRef, retry::RetryConfig, timeout::TimeoutConfig,
+    StalledStreamProtectionConfig, http::HttpRequest, retry::RetryConfig, timeout::TimeoutConfig,
 };
-use aws_sdk_sqs::error::BoxError;
 
-use super::Calls;
+use super::{Calls, Counting};
 use crate::config::env;
 
 /// Longest wait for a connection, TLS included. A lost SYN is sent again after one second.
@@ -32,31 +30,15 @@ pub(super) fn client(sdk: &SdkConfig, calls: Calls) -> aws_sdk_s3::Client {
         // The adapter looks for stalls, and says what one means.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .force_path_style(is_elsewhere)
-        .interceptor(S3Calls(calls))
+        .interceptor(Counting { calls, target })
         .build();
     aws_sdk_s3::Client::from_conf(config)
 }
 
-/// Counts requests. S3 has no header that names the operation; of the two that are used here the method does.
-#[derive(Debug)]
-struct S3Calls(Calls);
-
-impl Intercept for S3Calls {
-    fn name(&self) -> &'static str {
-        "leasehold::S3Calls"
-    }
-
-    /// Just before each attempt.
-    fn read_before_transmit(
-        &self,
-        context: &BeforeTransmitInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        _: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        self.0.count(match context.request().method() {
-            "DELETE" => "S3.DeleteObject",
-            _ => "S3.GetObject",
-        });
-        Ok(())
+/// S3 has no header that names the operation; of the two that are used here the method does.
+fn target(request: &HttpRequest) -> &str {
+    match request.method() {
+        "DELETE" => "S3.DeleteObject",
+        _ => "S3.GetObject",
     }
 }

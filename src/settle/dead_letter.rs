@@ -176,8 +176,7 @@ pub(crate) async fn mark_copied(guard: &dyn Guard, clock: &Clock, pk: &Pk, failu
 
 /// The copy that goes to the DLQ: the message as it came, and the note where there is room for it.
 pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
-    let plain = Outgoing::from(message);
-    let mut copy = plain.clone();
+    let mut copy = Outgoing::from(message);
     // One of the same name that is not ours; and any that SQS would not take, for it would refuse the copy for it. Such
     // come from services that take more, or out of a note that somebody else has written.
     let is_odd = |name: &str, attribute: &Attribute| name == ATTRIBUTE || attribute_problem(name, attribute).is_some();
@@ -187,11 +186,11 @@ pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
         let Some(name) = displaceable(&copy) else { break };
         note.displaced.extend(copy.attributes.remove_entry(&name).map(|(name, attribute)| (name, attribute.into())));
     }
-    let Ok(json) = serde_json::to_string(&note) else { return plain };
+    let Ok(json) = serde_json::to_string(&note) else { return message.into() };
     // SQS takes only what XML does. Of what it does not take, JSON escapes all but these by itself.
     let json = json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
     copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
-    if copy.size() <= LARGEST_MESSAGE { copy } else { plain }
+    if copy.size() <= LARGEST_MESSAGE { copy } else { message.into() }
 }
 
 /// An attribute that can travel in the note. Without the one that says that the body is in S3 the body of the copy would be

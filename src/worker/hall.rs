@@ -36,11 +36,11 @@ pub(crate) struct Hall {
     /// for a few messages where one could ask for ten.
     pub(crate) gathering: tokio::sync::Mutex<()>,
     /// Deliveries that are being settled without a slot: nothing of theirs runs any more.
-    pub(crate) settling: Arc<Semaphore>,
+    pub(crate) settling: Semaphore,
     /// Places for what waits without a slot: half as many as slots, so that waiters never outnumber runs.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places: Semaphore,
     /// Places for FIFO groups in hand whose head waits for its next attempt, as many as slots.
-    pub(crate) resting: Arc<Semaphore>,
+    pub(crate) resting: Semaphore,
     pub(crate) tick: Tick,
     /// Open while the queue denies deletes.
     pub(crate) intake: Arc<Circuit>,

@@ -209,7 +209,7 @@ impl Hall {
         delivery: &Delivery,
         until: Millis,
         slot: &mut Option<Slot>,
-        places: &Arc<Semaphore>,
+        places: &Semaphore,
     ) -> bool {
         let Ok(_place) = places.try_acquire() else { return false };
         slot.take();
