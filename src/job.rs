@@ -45,7 +45,7 @@ mod run;
 mod slot;
 mod stuck;
 
-pub(crate) use body::BucketsAway;
+pub(crate) use body::Away as BodiesAway;
 pub(crate) use envelope::Told;
 pub(crate) use slot::{Slot, Slots};
 pub(crate) use stuck::Stuck;
@@ -65,7 +65,7 @@ pub(crate) struct Jobs {
     pub(crate) guard: Option<Arc<dyn Guard>>,
     /// Where bodies are that are not in their messages; `None` where this build knows no such place.
     pub(crate) bodies: Option<Arc<dyn Bodies>>,
-    pub(crate) buckets_away: BucketsAway,
+    pub(crate) bodies_away: BodiesAway,
     pub(crate) clock: Clock,
     /// A name for this worker, for a person who reads a record.
     pub(crate) worker: String,
@@ -73,6 +73,8 @@ pub(crate) struct Jobs {
     pub(crate) store: Arc<Circuit>,
     /// What does the work.
     pub(crate) there: Arc<Circuit>,
+    /// What bodies are fetched from.
+    pub(crate) bodies_there: Arc<Circuit>,
     pub(crate) absences: Absences,
     pub(crate) stuck: Stuck,
     pub(crate) envelope_told: Told,

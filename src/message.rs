@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -130,9 +130,9 @@ pub(crate) struct Delivery {
     pub(crate) is_last: bool,
     /// Runs of this delivery that failed without a record to count them: one that waited in place has more than one.
     pub(crate) failed: AtomicU32,
-    /// The message with its body from elsewhere, once that is fetched: a delivery that waits in place does not fetch it
-    /// again. What was received stays beside it, for that is what is dead-lettered.
-    pub(crate) fetched: OnceLock<Fetched>,
+    /// The message with its body from elsewhere, once that is fetched: a delivery that waits in place for a moment does not
+    /// fetch it again. What was received stays beside it, for that is what is dead-lettered. Locked for single lines.
+    pub(crate) fetched: Mutex<Option<Fetched>>,
 }
 
 impl Delivery {
@@ -141,8 +141,19 @@ impl Delivery {
         self.message.receive_count.saturating_add(self.failed.load(Ordering::Relaxed))
     }
 
-    /// Lets go of a body that was fetched, for it is large and settling may take a while; where it came from stays.
-    pub(crate) fn let_go_of_its_body(&mut self) -> Option<Pointer> {
-        self.fetched.take().map(|fetched| fetched.pointer)
+    /// Puts down a body that was fetched, for it is large; it is fetched again when it is needed.
+    pub(crate) fn put_down_its_body(&self) {
+        if let Some(fetched) = self.fetched().as_mut() {
+            fetched.message = None;
+        }
+    }
+
+    /// Lets go of a body that was fetched, for settling may take a while; where it came from stays.
+    pub(crate) fn let_go_of_its_body(&self) -> Option<Pointer> {
+        self.fetched().take().map(|fetched| fetched.pointer)
+    }
+
+    pub(crate) fn fetched(&self) -> MutexGuard<'_, Option<Fetched>> {
+        self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

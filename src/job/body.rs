@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -28,14 +28,17 @@ pub(super) async fn whole(jobs: &Jobs, delivery: &Delivery, message: Arc<Message
         return Ok(message);
     }
     let Some(pointer) = message.pointer().map_err(|error| Failure::new("malformed", error))? else {
+        // It proves nothing of S3, but that a queue with such messages is worth receiving from.
+        jobs.bodies_there.succeeded();
         return Ok(message);
     };
-    if let Some(fetched) = delivery.fetched.get() {
-        return Ok(Arc::clone(&fetched.message));
+    if let Some(whole) = delivery.fetched().as_ref().and_then(|fetched| fetched.message.clone()) {
+        return Ok(whole);
     }
     let body = fetch(jobs, delivery, &pointer).await?;
-    let message = Arc::new(message.made_whole(body));
-    Ok(Arc::clone(&delivery.fetched.get_or_init(|| Fetched { pointer, message }).message))
+    let whole = Arc::new(message.made_whole(body));
+    *delivery.fetched() = Some(Fetched { pointer, message: Some(Arc::clone(&whole)) });
+    Ok(whole)
 }
 
 async fn fetch(jobs: &Jobs, delivery: &Delivery, pointer: &Pointer) -> Result<String, Unopened> {
@@ -63,7 +66,8 @@ async fn fetch(jobs: &Jobs, delivery: &Delivery, pointer: &Pointer) -> Result<St
     };
     match answer {
         Ok(body) => {
-            jobs.buckets_away.is_back(pointer.bucket());
+            jobs.bodies_there.succeeded();
+            jobs.bodies_away.is_back(pointer.bucket());
             Ok(body)
         }
         Err(error) => Err(for_good(pointer, &error).map_or_else(|| jobs.away(delivery, pointer, &error), Into::into)),
@@ -97,11 +101,24 @@ fn for_good(pointer: &Pointer, error: &BodyError) -> Option<Failure> {
 }
 
 impl Jobs {
+    /// Whether it is worth a try to receive again: S3 answers for what it last did not answer for, whatever that answer is.
+    /// One message's bucket may be denied for ever, and must not keep others waiting.
+    pub(crate) async fn probe_bodies(&self) -> Result<(), String> {
+        let last = self.bodies_away.buckets().last.clone();
+        let (Some(bodies), Some(pointer)) = (&self.bodies, last) else { return Ok(()) };
+        match bodies.get(&pointer, 0).await {
+            Err(error) if error.is_transient() => Err(in_full(&error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Nothing is known of the work: it is neither an attempt nor a failure, and is never dead-lettered for it.
     fn away(&self, delivery: &Delivery, pointer: &Pointer, error: &BodyError) -> Unopened {
         let (queue, message_id, bucket) = (&*self.name, &delivery.message.id, pointer.bucket());
         let error_text = in_full(error);
-        if self.buckets_away.is_news(bucket) {
+        // Any of them alone may be its sender's: a bucket that this worker may not read.
+        self.bodies_there.unanswered(&format!("a body in the bucket {bucket} cannot be fetched: {error_text}"));
+        if self.bodies_away.is_news(pointer) {
             let needs = match error {
                 BodyError::Denied(_) => {
                     "; it takes s3:GetObject on the bucket's objects, and s3:ListBucket on the bucket to tell an object that is not there from one that is denied"
@@ -129,21 +146,35 @@ impl Jobs {
     }
 }
 
-/// Buckets that bodies cannot be fetched from now, so that each is told once and not with every message.
+/// Bodies that cannot be fetched now.
 #[derive(Debug, Default)]
-pub(crate) struct BucketsAway(Mutex<BTreeSet<String>>);
+pub(crate) struct Away(Mutex<Buckets>);
+
+#[derive(Debug, Default)]
+struct Buckets {
+    /// Those that were told: each once, and not with every message.
+    told: BTreeSet<String>,
+    /// What was last looked for in vain.
+    last: Option<Pointer>,
+}
 
 /// More at once than a worker has buckets; senders can name any number.
 const REMEMBERED: usize = 100;
 
-impl BucketsAway {
-    fn is_news(&self, bucket: &str) -> bool {
-        let mut away = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        away.len() < REMEMBERED && away.insert(bucket.to_owned())
+impl Away {
+    fn buckets(&self) -> MutexGuard<'_, Buckets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether that is news of its bucket.
+    fn is_news(&self, pointer: &Pointer) -> bool {
+        let mut buckets = self.buckets();
+        buckets.last = Some(pointer.clone());
+        buckets.told.len() < REMEMBERED && buckets.told.insert(pointer.bucket().to_owned())
     }
 
     fn is_back(&self, bucket: &str) {
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(bucket) {
+        if self.buckets().told.remove(bucket) {
             tracing::info!(bucket, "bodies can be fetched again");
         }
     }

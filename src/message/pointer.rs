@@ -87,7 +87,8 @@ pub struct NotAPointer(&'static str);
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) pointer: Pointer,
-    pub(crate) message: Arc<Message>,
+    /// `None` once it was put down.
+    pub(crate) message: Option<Arc<Message>>,
 }
 
 /// What stands second in a pointer.

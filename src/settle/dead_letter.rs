@@ -186,11 +186,28 @@ pub(crate) fn pack(message: &Message, mut note: Note) -> Outgoing {
         let Some(name) = displaceable(&copy) else { break };
         note.displaced.extend(copy.attributes.remove_entry(&name).map(|(name, attribute)| (name, attribute.into())));
     }
-    let Ok(json) = serde_json::to_string(&note) else { return message.into() };
+    let Ok(json) = serde_json::to_string(&note) else { return bare(message) };
     // SQS takes only what XML does. Of what it does not take, JSON escapes all but these by itself.
     let json = json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
     copy.attributes.insert(ATTRIBUTE.to_owned(), Attribute::text(json));
-    if copy.size() <= LARGEST_MESSAGE { copy } else { message.into() }
+    if copy.size() <= LARGEST_MESSAGE { copy } else { bare(message) }
+}
+
+/// The copy where there is no room for the note: what SQS takes of the message.
+fn bare(message: &Message) -> Outgoing {
+    let mut copy = Outgoing::from(message);
+    copy.attributes.retain(|name, attribute| attribute_problem(name, attribute).is_none());
+    while copy.attributes.len() > MOST_ATTRIBUTES {
+        let Some(name) = displaceable(&copy) else { break };
+        copy.attributes.remove(&name);
+    }
+    let kept = copy.attributes.len();
+    tracing::warn!(
+        message_id = %message.id,
+        lost = message.attributes.len() - kept,
+        "the copy has no room for the reason of its failure, nor for the attributes that only the reason could carry"
+    );
+    copy
 }
 
 /// An attribute that can travel in the note. Without the one that says that the body is in S3 the body of the copy would be
@@ -345,6 +362,16 @@ mod tests {
     fn t3_a_copy_without_room_for_the_reason_goes_without_it() {
         let message = Message { body: "x".repeat(LARGEST_MESSAGE - 10), ..message_with(0) };
         assert_eq!(pack(&message, Note::default()), Outgoing::from(&message));
+    }
+
+    #[test]
+    fn t3_a_copy_without_room_for_the_reason_keeps_no_attribute_for_which_sqs_would_refuse_it() {
+        let mut message = Message { body: "x".repeat(LARGEST_MESSAGE - 200), ..message_with(MOST_ATTRIBUTES + 2) };
+        message.attributes.insert("empty".to_owned(), Attribute::text(""));
+        let copy = pack(&message, note());
+        assert_eq!(copy.attributes.len(), MOST_ATTRIBUTES);
+        assert!(copy.attributes.iter().all(|(name, attribute)| attribute_problem(name, attribute).is_none()));
+        assert!(copy.size() <= LARGEST_MESSAGE && copy.body == message.body);
     }
 
     #[test]

@@ -99,7 +99,10 @@ impl Hall {
 
     /// Those of the queue alone: the guard's store is all queues'.
     pub(super) fn own_circuits(&self) -> impl Iterator<Item = &Circuit> {
-        [&self.paused, &self.intake, &self.jobs.there, &self.brake.circuit].into_iter().map(|circuit| &**circuit)
+        let jobs = &self.jobs;
+        [&self.paused, &self.intake, &jobs.there, &jobs.bodies_there, &self.brake.circuit]
+            .into_iter()
+            .map(|circuit| &**circuit)
     }
 
     /// Whether every run has a claim, so that a record tells at any later time what has taken effect.

@@ -38,7 +38,7 @@ const HELD_JITTER: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 /// goes back after it, so that a group keeps its order. Bodies that nobody needs any more come back.
 pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, slot: Slot) -> Vec<Pointer> {
     let (mut slot, mut needless) = (Some(slot), Vec::new());
-    while let Some(mut head) = deliveries.pop_front() {
+    while let Some(head) = deliveries.pop_front() {
         let (followers, slot, needless) = (&deliveries, &mut slot, &mut needless);
         let work: BoxFuture<'_, bool> = Box::pin(async {
             let settlement = hall.work_off(&head, slot, followers).await;
@@ -60,9 +60,13 @@ pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, sl
     }
     // Together, for one call does for all. Whatever becomes visible first, SQS gives nothing of a group while something
     // before it is hidden.
-    join_all(deliveries.into_iter().map(|follower| {
+    join_all(deliveries.into_iter().map(async |follower| {
+        if hall.drain.is_cancelled() {
+            let polled = pin!(hall.polled.cancelled());
+            keep(&follower.lease, Some(hall.tick), |reach| beat(&hall, &follower, reach), polled).await;
+        }
         let settlement = hall.given_back(&follower);
-        hall.settle(follower, settlement)
+        hall.settle(follower, settlement).await
     }))
     .await;
     needless
@@ -147,12 +151,18 @@ impl Hall {
         }
         // What is on its last receive goes to the DLQ without a reason if it is given back.
         let must_stay = followers.iter().any(|follower| follower.is_last);
-        let waited = self.wait_in_place(head, until, slot, &self.resting).await
-            || must_stay && self.wait_in_place(head, until, slot, &self.places).await;
+        let mut places = [Some(&self.resting), must_stay.then_some(&self.places)].into_iter().flatten();
+        let Some(_place) = places.find_map(|places| places.try_acquire().ok()) else { return false };
+        self.give_up(slot, head, until);
+        let wait = async {
+            sleep(until.since(self.jobs.clock.wall())).await;
+            self.may_run_on().await;
+        };
+        let waited = self.unless_cut_short(head, wait).await;
         if waited && matches!(settlement, Settlement::Delay { why: Delayed::Failed, .. }) {
             self.tally.count(|report| report.failed += 1);
         }
-        waited && self.unless_cut_short(head, self.may_run_on()).await
+        waited
     }
 
     /// Waits until nothing that is the queue's own speaks against another attempt. The guard's store is asked by the claim.
@@ -212,13 +222,23 @@ impl Hall {
         places: &Semaphore,
     ) -> bool {
         let Ok(_place) = places.try_acquire() else { return false };
-        slot.take();
+        self.give_up(slot, delivery, until);
         self.unless_cut_short(delivery, sleep(until.since(self.jobs.clock.wall()))).await
+    }
+
+    /// Gives up the slot for a wait; and unless that is short, the body that was fetched, of which there are to be no more in
+    /// memory than there are slots.
+    fn give_up(&self, slot: &mut Option<Slot>, delivery: &Delivery, until: Millis) {
+        slot.take();
+        if !self.is_near(until) {
+            delivery.put_down_its_body();
+        }
     }
 
     /// Waits for the guard's store, and keeps the place in the queue: there is nothing else to run in it.
     async fn wait_for_the_store(&self, delivery: &Delivery, since: Instant, slot: &mut Option<Slot>) -> bool {
         let rest = slot.take().and_then(Slot::rest);
+        delivery.put_down_its_body();
         let left = KEPT_IN_HAND.saturating_sub(since.elapsed());
         let mut in_time = true;
         let back = async {

@@ -6,7 +6,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, OnceLock, atomic::AtomicU32},
+    sync::{Arc, Mutex, atomic::AtomicU32},
     time::Duration,
 };
 
@@ -237,6 +237,6 @@ fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)
         lease,
         is_last,
         failed: AtomicU32::new(0),
-        fetched: OnceLock::new(),
+        fetched: Mutex::default(),
     }
 }

@@ -24,6 +24,11 @@ pub(super) fn tend_queue(hall: &Arc<Hall>, tending: &mut JoinSet<()>) {
     tending.spawn(async move {
         there.tend(false, || async { handler.probe().await.map_err(|error| error.to_string()) }).await;
     });
+    let bodies = Arc::clone(hall);
+    tending.spawn(async move {
+        let jobs = &bodies.jobs;
+        jobs.bodies_there.tend(false, || jobs.probe_bodies()).await;
+    });
     if hall.word.is_some() {
         let hall = Arc::clone(hall);
         tending.spawn(async move {

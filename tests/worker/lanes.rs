@@ -1,9 +1,17 @@
 //! Lanes: a FIFO group in hand is one unit, in order and in one slot (what rule T5 builds on).
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use leasehold::{
-    Shutdown, StopReport,
+    JobContext, ResultExt, Shutdown, StopReport,
+    guard::{Control, ControlKey, Guard, Paused},
+    handler,
     message::{Attribute, DEAD_LETTER_ATTRIBUTE},
     queue::{DeduplicationScope, Outgoing},
     testing::{Failure, Fault, MemoryQueueSettings, TestBed},
@@ -185,6 +193,35 @@ async fn t5_groups_that_find_no_place_to_rest_are_given_back_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t5_no_more_groups_rest_than_there_are_slots_however_long_their_handler_is_away() {
+    let (bed, _) = bed();
+    for n in 0..40 {
+        send(&bed, &format!("g{n}"), &format!("{n}-1"), "");
+        send(&bed, &format!("g{n}"), &format!("{n}-2"), "");
+    }
+    let away = Arc::new(AtomicBool::new(true));
+    let handler = handler({
+        let away = Arc::clone(&away);
+        move |_: &serde_json::Value, _: &JobContext| {
+            let answer = if away.load(Ordering::Relaxed) { Err("gone").unavailable() } else { Ok(()) };
+            async { answer }
+        }
+    });
+    let vars = [("LEASEHOLD_QUEUES", QUEUE), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_CONCURRENCY", "3")];
+    let heals = async {
+        sleep(Duration::from_secs(3600)).await;
+        away.store(false, Ordering::Relaxed);
+        bed.queue(QUEUE).in_flight()
+    };
+    let run = bed.worker(&vars).queue(QUEUE, handler).run(bed.until_idle());
+    let (report, in_flight) = tokio::join!(run, heals);
+    assert_eq!(report.unwrap().done, 80);
+    // Two of each group in hand, and the delayed heads of those that found no place.
+    assert!(in_flight <= 2 * 3 + 40, "{in_flight}");
+    assert!(in_flight < 40 + 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn t5_without_a_guard_attempts_in_place_are_counted() {
     let (bed, book) = bed();
     send(&bed, "a", "a1", r#","first":["fail","fail","fail","fail"]"#);
@@ -246,6 +283,18 @@ async fn t5_without_a_record_nothing_runs_behind_a_head_whose_delete_is_not_know
 }
 
 #[tokio::test(start_paused = true)]
+async fn d1_what_stands_behind_a_head_whose_delete_is_not_known_to_have_landed_loses_no_receive_to_a_drain() {
+    let (bed, book) = bed();
+    send(&bed, "a", "a1", r#","millis":5000"#);
+    send(&bed, "a", "a2", "");
+    bed.queue_faults(QUEUE).next("delete", Fault::ApplyThenFail(Failure::NoAnswer));
+    let drained = Shutdown::when(sleep(Duration::from_secs(1)));
+    let report = work_off(&bed, &book, &[("LEASEHOLD_GUARD", "none")], drained).await;
+    assert_eq!((report.done, report.released), (1, 1));
+    assert_eq!((bed.queue(QUEUE).visible(), bed.queue(QUEUE).calls()["receive"].entries), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn t6_a_drain_does_not_let_go_of_a_group_on_its_last_receive() {
     for guard in ["claim", "none"] {
         let (bed, book) = (TestBed::new(&[]), Book::new());
@@ -282,6 +331,29 @@ async fn r4_polls_of_a_fifo_queue_that_are_not_answered_back_off_and_heal() {
     let (report, polls) = tokio::join!(work_off(&bed, &book, &[], bed.until_idle()), heals);
     assert_eq!(report.done, 3);
     assert!(polls <= 100, "{polls} polls in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_poll_that_was_not_answered_is_not_asked_for_again_while_the_queue_is_paused() {
+    let (bed, book) = bed();
+    send(&bed, "a", "a1", "");
+    bed.queue_faults(QUEUE).always("receive", Fault::Fail(Failure::NoAnswer));
+    let key = ControlKey::new(None, QUEUE);
+    let polls = || bed.queue_faults(QUEUE).calls()["receive"];
+    let pauses = async {
+        sleep(Duration::from_secs(10)).await;
+        let paused = Paused { at: bed.broker.clock().wall(), by: "a test".to_owned(), why: None };
+        bed.guard.set_control(&key, &Control { paused: Some(paused), resumed_at: None }).await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        let before = polls();
+        sleep(Duration::from_secs(120)).await;
+        assert_eq!(polls(), before);
+        bed.queue_faults(QUEUE).clear();
+        bed.guard.set_control(&key, &Control::default()).await.unwrap();
+    };
+    let vars = [("LEASEHOLD_VISIBILITY_TIMEOUT", "1h")];
+    let (report, ()) = tokio::join!(work_off(&bed, &book, &vars, bed.until_idle()), pauses);
+    assert_eq!(report.done, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@
 
 use std::{
     fmt,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -130,7 +131,7 @@ impl<C: BatchCall> Batcher<C> {
             },
         };
         let seats = Arc::new(Seats::with(waiting));
-        let batch = gather(Arc::clone(&self.shared), Arc::clone(&seats)).boxed().shared();
+        let batch = drive(Arc::clone(&self.shared), Arc::clone(&seats)).boxed().shared();
         *open = batch.downgrade().map(|batch| Open { seats: Arc::clone(&seats), batch });
         (Seat { seats, position: 0 }, batch)
     }
@@ -142,8 +143,22 @@ impl<C: BatchCall> fmt::Debug for Batcher<C> {
     }
 }
 
+/// Sends a batch, and is polled once more whenever a caller leaves: the wake that it left on may have been the one that
+/// every other caller waits for.
+async fn drive<C: BatchCall>(shared: Arc<Inner<C>>, seats: Arc<Seats<C>>) {
+    let mut work = pin!(gather(shared, &seats));
+    loop {
+        // Biased, for it does not matter which is looked at first, and chance must not decide.
+        tokio::select! {
+            biased;
+            () = &mut work => return,
+            () = seats.left.notified() => {}
+        }
+    }
+}
+
 /// Waits until the batch is full or has lingered, then sends it.
-async fn gather<C: BatchCall>(shared: Arc<Inner<C>>, seats: Arc<Seats<C>>) {
+async fn gather<C: BatchCall>(shared: Arc<Inner<C>>, seats: &Seats<C>) {
     let linger = if shared.under_way.load(Ordering::Relaxed) == 0 { C::LINGER.0 } else { C::LINGER.1 };
     // Biased: a full batch goes, whether it has lingered or not. What loses is only a wait.
     tokio::select! {
@@ -207,11 +222,13 @@ struct Seats<C: BatchCall> {
     entries: Mutex<Option<Row<C::Entry>>>,
     /// Told when nothing more will fit.
     full: Notify,
+    /// Told when a caller has left.
+    left: Notify,
 }
 
 impl<C: BatchCall> Seats<C> {
     fn with(waiting: Waiting<C::Entry>) -> Self {
-        Self { entries: Mutex::new(Some(vec![Some(waiting)])), full: Notify::new() }
+        Self { entries: Mutex::new(Some(vec![Some(waiting)])), full: Notify::new(), left: Notify::new() }
     }
 
     /// The position that an entry got, or the entry back if it does not fit: then the batch has waited long enough.
@@ -243,12 +260,14 @@ struct Seat<C: BatchCall> {
     position: usize,
 }
 
-/// A caller that goes before the batch is sent takes its entry along: nothing is to be sent for it any more.
+/// A caller that goes before the batch is sent takes its entry along: nothing is to be sent for it any more. Whenever it
+/// goes, it has let go of the batch by then, and somebody else must drive it.
 impl<C: BatchCall> Drop for Seat<C> {
     fn drop(&mut self) {
         if let Some(entry) = lock(&self.seats.entries).as_mut().and_then(|entries| entries.get_mut(self.position)) {
             *entry = None;
         }
+        self.seats.left.notify_one();
     }
 }
 

@@ -23,6 +23,10 @@ const ALLOWANCE: Duration = Duration::from_millis(500);
 /// A poll that took longer than its wait time by this much was not simply a long poll.
 const LATE: Duration = Duration::from_secs(1);
 
+/// So long SQS knows an attempt id
+/// ([ReceiveMessage](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html)).
+const ATTEMPT: Duration = Duration::from_secs(5 * 60);
+
 /// What sends a poller's receives.
 pub(super) struct Receiver<'a> {
     pub(super) hall: &'a Hall,
@@ -68,7 +72,7 @@ impl Receiver<'_> {
             self.failures += 1;
             let is_lost = ask.attempt_id.is_some() && matches!(error, QueueError::NoAnswer(_));
             // Later they are visible again by themselves, as are those of any other queue.
-            if !is_lost || first.elapsed() >= ask.visibility {
+            if !is_lost || first.elapsed() >= ask.visibility.min(ATTEMPT) {
                 return Err(text);
             }
             tracing::warn!(
@@ -77,7 +81,7 @@ impl Receiver<'_> {
                 "the poll was not answered; asked for the same again"
             );
             unless_draining(hall, sleep(self.pause())).await;
-            if hall.drain.is_cancelled() {
+            if hall.drain.is_cancelled() || hall.open_circuit().is_some() {
                 return Err(text);
             }
         }

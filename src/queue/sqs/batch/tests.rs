@@ -5,6 +5,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 
+mod leaving;
 mod sizes;
 
 /// How long the fake API takes.
