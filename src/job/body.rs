@@ -28,8 +28,10 @@ pub(super) async fn whole(jobs: &Jobs, delivery: &Delivery, message: Arc<Message
         return Ok(message);
     }
     let Some(pointer) = message.pointer().map_err(|error| Failure::new("malformed", error))? else {
-        // It proves nothing of S3, but that a queue with such messages is worth receiving from.
-        jobs.bodies_there.succeeded();
+        // It proves nothing of S3, but that it is worth while to receive.
+        if jobs.bodies_there.is_trial() {
+            jobs.bodies_there.succeeded();
+        }
         return Ok(message);
     };
     if let Some(whole) = delivery.fetched().as_ref().and_then(|fetched| fetched.message.clone()) {
@@ -64,14 +66,16 @@ async fn fetch(jobs: &Jobs, delivery: &Delivery, pointer: &Pointer) -> Result<St
             return Err(Unopened::Later(Settlement::Leave(Left::LeaseOver)));
         }
     };
-    match answer {
+    let error = match answer {
         Ok(body) => {
-            jobs.bodies_there.succeeded();
-            jobs.bodies_away.is_back(pointer.bucket());
-            Ok(body)
+            jobs.answered(pointer);
+            return Ok(body);
         }
-        Err(error) => Err(for_good(pointer, &error).map_or_else(|| jobs.away(delivery, pointer, &error), Into::into)),
-    }
+        Err(error) => error,
+    };
+    let Some(failure) = for_good(pointer, &error) else { return Err(jobs.away(delivery, pointer, &error)) };
+    jobs.answered(pointer);
+    Err(failure.into())
 }
 
 /// The failure of a message whose body can never be had; `None` where it may still be.
@@ -102,23 +106,31 @@ fn for_good(pointer: &Pointer, error: &BodyError) -> Option<Failure> {
 
 impl Jobs {
     /// Whether it is worth a try to receive again: S3 answers for what it last did not answer for, whatever that answer is.
-    /// One message's bucket may be denied for ever, and must not keep others waiting.
+    /// What it never answers for may be that one message's fault, and must not keep others waiting for ever.
     pub(crate) async fn probe_bodies(&self) -> Result<(), String> {
-        let last = self.bodies_away.buckets().last.clone();
-        let (Some(bodies), Some(pointer)) = (&self.bodies, last) else { return Ok(()) };
+        let Some((pointer, probes)) = self.bodies_away.next_probe() else { return Ok(()) };
+        let Some(bodies) = &self.bodies else { return Ok(()) };
         match bodies.get(&pointer, 0).await {
-            Err(error) if error.is_transient() => Err(in_full(&error)),
+            Err(error) if error.is_transient() && probes % PROBES != 0 => Err(in_full(&error)),
             _ => Ok(()),
         }
+    }
+
+    /// S3 has answered for a body, whatever it was.
+    fn answered(&self, pointer: &Pointer) {
+        self.bodies_away.answered(pointer.bucket());
+        self.bodies_there.succeeded();
     }
 
     /// Nothing is known of the work: it is neither an attempt nor a failure, and is never dead-lettered for it.
     fn away(&self, delivery: &Delivery, pointer: &Pointer, error: &BodyError) -> Unopened {
         let (queue, message_id, bucket) = (&*self.name, &delivery.message.id, pointer.bucket());
         let error_text = in_full(error);
-        // Any of them alone may be its sender's: a bucket that this worker may not read.
-        self.bodies_there.unanswered(&format!("a body in the bucket {bucket} cannot be fetched: {error_text}"));
-        if self.bodies_away.is_news(pointer) {
+        let (is_news, is_outage) = self.bodies_away.missed(message_id, pointer, self.bodies_there.is_trial());
+        if is_outage {
+            self.bodies_there.open(&format!("a body in the bucket {bucket} cannot be fetched: {error_text}"), None);
+        }
+        if is_news {
             let needs = match error {
                 BodyError::Denied(_) => {
                     "; it takes s3:GetObject on the bucket's objects, and s3:ListBucket on the bucket to tell an object that is not there from one that is denied"
@@ -148,34 +160,72 @@ impl Jobs {
 
 /// Bodies that cannot be fetched now.
 #[derive(Debug, Default)]
-pub(crate) struct Away(Mutex<Buckets>);
+pub(crate) struct Away(Mutex<Missed>);
 
 #[derive(Debug, Default)]
-struct Buckets {
-    /// Those that were told: each once, and not with every message.
+struct Missed {
+    /// Buckets that were told: each once, and not with every message.
     told: BTreeSet<String>,
-    /// What was last looked for in vain.
-    last: Option<Pointer>,
+    /// Messages whose body was not to be had since S3 last answered for one.
+    messages: BTreeSet<String>,
+    /// How many of them are new since the last outage was told, and how many others failed once more on trial.
+    new: usize,
+    again: usize,
+    /// What was last looked for in vain, and how often it was probed for.
+    last: Option<(Pointer, u32)>,
 }
 
-/// More at once than a worker has buckets; senders can name any number.
+/// More at once than a worker has buckets; senders can name any number. And of messages so many times ten.
 const REMEMBERED: usize = 100;
 
+/// So many messages in a row without their bodies are an outage (rule G8). One alone may be its sender's fault, however
+/// often it comes: a bucket that this worker may not read.
+const OUTAGE: usize = 3;
+
+/// Those that are known to have none may come first on a trial; so many times they do not count.
+const KNOWN: usize = 10;
+
+/// Each so many probes in vain, messages are tried all the same: some minutes.
+const PROBES: u32 = 10;
+
 impl Away {
-    fn buckets(&self) -> MutexGuard<'_, Buckets> {
+    fn lock(&self) -> MutexGuard<'_, Missed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether that is news of its bucket.
-    fn is_news(&self, pointer: &Pointer) -> bool {
-        let mut buckets = self.buckets();
-        buckets.last = Some(pointer.clone());
-        buckets.told.len() < REMEMBERED && buckets.told.insert(pointer.bucket().to_owned())
+    /// Whether that is news of its bucket, and whether it makes an outage.
+    fn missed(&self, message_id: &str, pointer: &Pointer, on_trial: bool) -> (bool, bool) {
+        let mut missed = self.lock();
+        missed.last = Some((pointer.clone(), 0));
+        if missed.messages.len() >= 10 * REMEMBERED {
+            missed.messages.clear();
+        }
+        if missed.messages.insert(message_id.to_owned()) {
+            missed.new += 1;
+        } else if on_trial {
+            missed.again += 1;
+        }
+        let is_outage = missed.new >= OUTAGE || missed.again >= KNOWN;
+        if is_outage {
+            (missed.new, missed.again) = (0, 0);
+        }
+        let is_news = missed.told.len() < REMEMBERED && missed.told.insert(pointer.bucket().to_owned());
+        (is_news, is_outage)
     }
 
-    fn is_back(&self, bucket: &str) {
-        if self.buckets().told.remove(bucket) {
-            tracing::info!(bucket, "bodies can be fetched again");
+    fn next_probe(&self) -> Option<(Pointer, u32)> {
+        self.lock().last.as_mut().map(|(pointer, probes)| {
+            *probes = probes.saturating_add(1);
+            (pointer.clone(), *probes)
+        })
+    }
+
+    fn answered(&self, bucket: &str) {
+        let mut missed = self.lock();
+        missed.messages.clear();
+        (missed.new, missed.again) = (0, 0);
+        if missed.told.remove(bucket) {
+            tracing::info!(bucket, "S3 answers for bodies again");
         }
     }
 }

@@ -72,7 +72,15 @@ impl Receiver<'_> {
             self.failures += 1;
             let is_lost = ask.attempt_id.is_some() && matches!(error, QueueError::NoAnswer(_));
             // Later they are visible again by themselves, as are those of any other queue.
-            if !is_lost || first.elapsed() >= ask.visibility.min(ATTEMPT) {
+            if !is_lost {
+                return Err(text);
+            }
+            let pause = async {
+                sleep(self.pause()).await;
+                hall.may_receive().await;
+            };
+            unless_draining(hall, pause).await;
+            if hall.drain.is_cancelled() || first.elapsed() >= ask.visibility.min(ATTEMPT) {
                 return Err(text);
             }
             tracing::warn!(
@@ -80,10 +88,6 @@ impl Receiver<'_> {
                 error = text,
                 "the poll was not answered; asked for the same again"
             );
-            unless_draining(hall, sleep(self.pause())).await;
-            if hall.drain.is_cancelled() || hall.open_circuit().is_some() {
-                return Err(text);
-            }
         }
     }
 
