@@ -8,7 +8,11 @@ use std::fmt;
 
 pub use fingerprint::FingerprintSource;
 
-use crate::{guard::Pk, message::Message};
+use crate::{
+    guard::Pk,
+    message::Message,
+    testing::{Planted, planted},
+};
 use json::Node;
 
 mod fingerprint;
@@ -189,6 +193,9 @@ pub enum KeyError {
 impl KeySource {
     /// The key of a message, from its bytes as they were received.
     pub fn derive(&self, message: &Message) -> Result<Key, KeyError> {
+        if planted(Planted::KeyedByMessage) {
+            return Ok(message.id.as_str().into());
+        }
         let present = |text: Option<&str>| Some(Key::from(text)).filter(|key| !key.is_missing());
         match self {
             Self::Pointers(pointers) => from_body(&message.body, pointers),

@@ -217,6 +217,9 @@ pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLett
                     error = in_full(&error),
                     "no copy can be dead-lettered: the original is left to the queue's own redrive policy"
                 );
+                if planted(Planted::DeletedWithoutCopy) {
+                    return Settlement::Delete(Deleted::DeadLettered);
+                }
                 return kept(desk);
             }
             if let (Some(guard), Some(record)) = (&desk.guard, &dead.record) {

@@ -4,7 +4,10 @@
 //! requires that it is still that one. Adapters must carry out `applies_to` and the record it leads to to the letter,
 //! in one atomic write.
 
-use crate::clock::Millis;
+use crate::{
+    clock::Millis,
+    testing::{Planted, planted},
+};
 
 use super::{Claimed, Fence, GuardError, Owner, Pk, Record, Status, StepState, UNFINISHED_TTL, UndoAnswer, Undoing};
 
@@ -143,6 +146,9 @@ impl TakeOver {
     /// The fence that the takeover gives the record.
     #[must_use]
     pub fn fence(&self) -> Fence {
+        if planted(Planted::FenceStandsStill) {
+            return self.seen.fence;
+        }
         Fence::after(Some(self.seen.fence), self.claim.now)
     }
 

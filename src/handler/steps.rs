@@ -19,6 +19,7 @@ use crate::{
         Step, StepState,
         execution::{ExecutionLease, Owned},
     },
+    testing::{Planted, planted},
 };
 
 use super::{Cancelled, HandlerError, HandlerResult, JobContext};
@@ -124,7 +125,9 @@ impl JobContext {
         };
         may_begin(&name, claim, &self.cancelled)?;
         let step = |state, result| Step { state, generation, result, at: clock.wall() };
-        match work(StepKey::new(&claim.pk.0, &name, generation)).await.map_err(Into::into) {
+        let fence = u32::try_from(claim.fence.0 % 1_000_000).unwrap_or(0);
+        let of_the_claim = if planted(Planted::StepKeyOfTheClaim) { fence } else { 0 };
+        match work(StepKey::new(&claim.pk.0, &name, generation + of_the_claim)).await.map_err(Into::into) {
             Ok(value) => {
                 let fits = |json: &String| json.len() + name.len() + step(StepState::Done, None).size() <= claim.room();
                 let json = serde_json::to_string(&value).ok().filter(fits);

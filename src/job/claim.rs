@@ -25,6 +25,7 @@ use crate::{
     message::{Delivery, Message},
     queue::LONGEST_VISIBILITY,
     settle::{Delayed, Deleted, Held, Settlement},
+    testing::{Planted, planted},
 };
 
 /// Calls of one claim, each answering to what the last one found.
@@ -157,6 +158,7 @@ impl Jobs {
                 let text = format!("the key {} was used before with another payload", record.pk);
                 self.unrecorded(&delivery.message, Failure::new("key_reused", text))
             }
+            Found::Held { .. } if planted(Planted::HeldIsDeleted) => Settlement::Delete(Deleted::Suppressed),
             Found::Held { until, why } => Settlement::Held { until, why },
         })
     }

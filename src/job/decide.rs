@@ -77,6 +77,7 @@ pub(super) fn found(record: &Record, view: &View<'_>) -> Found {
 fn begins_anew(record: &Record, view: &View<'_>) -> bool {
     let sent_after = |at: Millis| view.message.sent_at.is_some_and(|sent| sent > at + view.skew);
     match record.status {
+        Status::Dead if planted(Planted::DuplicateBeginsAnew) => true,
         Status::Dead => {
             let redriven = view.message.dead_letter.as_ref().map(|note| &note.failure_id);
             redriven.is_some_and(|id| Some(id) == record.failure_id.as_ref()) || record.dead_at.is_some_and(sent_after)
@@ -136,7 +137,8 @@ pub(super) fn spent(claimed: &Record, max_attempts: u32, max_takeovers: u32) -> 
         let text = format!("{} workers died or lost their lease while they ran it", claimed.takeovers);
         return Some(Failure::new("takeovers", text));
     }
-    (claimed.failures >= max_attempts).then(last_error)
+    let allowed = max_attempts + u32::from(planted(Planted::OneAttemptMore));
+    (claimed.failures >= allowed).then(last_error)
 }
 
 /// How a run ended.
@@ -194,7 +196,8 @@ pub(super) struct Limits {
 }
 
 pub(super) fn next(ended: Ended, limits: Limits) -> Next {
-    let exhausted = limits.attempt >= limits.max_attempts || limits.is_last;
+    let allowed = limits.max_attempts + u32::from(planted(Planted::OneAttemptMore));
+    let exhausted = limits.attempt >= allowed || limits.is_last;
     let failed = |failure: Failure, delay| {
         if exhausted { Next::Bury(failure) } else { Next::Retry { failure, delay } }
     };
@@ -206,6 +209,7 @@ pub(super) fn next(ended: Ended, limits: Limits) -> Next {
             match error.verdict {
                 Verdict::Retry(delay) => failed(failure, delay),
                 Verdict::Permanent => Next::Bury(failure),
+                Verdict::NotYet(delay) if planted(Planted::NotYetCounts) => failed(failure, Some(delay)),
                 Verdict::NotYet(delay) => Next::NotYet(delay),
                 Verdict::Unavailable(_) if limits.own_absence => {
                     failed(Failure { code: "unavailable".into(), ..failure }, None)

@@ -16,6 +16,7 @@ use crate::{
     guard::Failure,
     handler::{CancelCause, HandlerError, HandlerResult, JobContext, Work, context::Elsewhere},
     lease::Lease,
+    testing::{Planted, planted},
 };
 
 use super::{Slot, decide::Ended};
@@ -71,7 +72,9 @@ pub(super) async fn run(work: Arc<dyn Work>, cx: Arc<JobContext>, blocking: bool
             biased;
             Some(ended) = task.join_next() => return (returned(ended, None, &elsewhere), None),
             () = bounds.halt.cancelled() => break CancelCause::Shutdown,
-            () = bounds.lease.ends_within(bounds.grace) => break CancelCause::LeaseLost,
+            () = bounds.lease.ends_within(bounds.grace), if !planted(Planted::RunOutlivesLease) => {
+                break CancelCause::LeaseLost;
+            }
             // More time may have been asked for meanwhile.
             () = sleep_until(budget) => if *deadline.borrow() <= Instant::now() { break CancelCause::TimedOut },
         }

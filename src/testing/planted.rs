@@ -24,6 +24,26 @@ pub enum Planted {
     HeadDoesNotRest,
     /// The messages of a FIFO group that one receive brings run side by side (rule T5).
     GroupInPieces,
+    /// One failed attempt more than allowed is made (rule G6).
+    OneAttemptMore,
+    /// A failure that says *not yet* counts as an attempt (rule T2).
+    NotYetCounts,
+    /// A run goes on when the lease that allowed it has ended (rule L2).
+    RunOutlivesLease,
+    /// A message whose key another message runs is deleted as a duplicate (rule G7).
+    HeldIsDeleted,
+    /// What is recorded of steps is not looked at after a takeover (rule S1).
+    StepsForgotten,
+    /// The key that a step hands downstream is another one for each claim (rule S1).
+    StepKeyOfTheClaim,
+    /// A message is deleted although no copy of it could be dead-lettered (rule T3).
+    DeletedWithoutCopy,
+    /// Any duplicate of dead work begins it anew (rule G11).
+    DuplicateBeginsAnew,
+    /// The key is the message's id (rule G10).
+    KeyedByMessage,
+    /// The same fence is handed out by every takeover (rule G2).
+    FenceStandsStill,
 }
 
 #[cfg(feature = "planted")]

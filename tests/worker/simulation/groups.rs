@@ -10,11 +10,11 @@ use leasehold::testing::MemoryQueue;
 
 use super::{plan::Plan, promise::Promise};
 
-/// All groups of the queue. On a standard queue there are none, and nothing is looked at.
+/// All groups of all queues. On a standard queue there are none, and nothing is looked at.
 #[derive(Debug)]
 pub(crate) struct Groups {
     plan: Arc<Plan>,
-    queue: Arc<MemoryQueue>,
+    queues: Vec<Arc<MemoryQueue>>,
     /// Locked for straight lines.
     state: Mutex<State>,
 }
@@ -31,6 +31,7 @@ struct State {
 #[derive(Debug)]
 struct Member {
     group: String,
+    guarded: bool,
     /// Its place: in the order of sending.
     place: usize,
     receives: u32,
@@ -40,8 +41,8 @@ struct Member {
 }
 
 impl Groups {
-    pub(crate) fn new(plan: Arc<Plan>, queue: Arc<MemoryQueue>) -> Self {
-        Self { plan, queue, state: Mutex::default() }
+    pub(crate) fn new(plan: Arc<Plan>, queues: Vec<Arc<MemoryQueue>>) -> Self {
+        Self { plan, queues, state: Mutex::default() }
     }
 
     /// A test that panics inside has failed anyway.
@@ -50,11 +51,11 @@ impl Groups {
     }
 
     /// A message came into the queue.
-    pub(crate) fn sent(&self, id: &str, group: Option<&str>) {
-        let Some(group) = group.filter(|_| self.plan.is_fifo()) else { return };
+    pub(crate) fn sent(&self, id: &str, group: Option<&str>, guarded: bool) {
+        let Some(group) = group else { return };
         let mut state = self.state();
-        let member =
-            Member { group: group.to_owned(), place: state.members.len(), receives: 0, runs: 0, redelivered: false };
+        let (group, place) = (group.to_owned(), state.members.len());
+        let member = Member { group, guarded, place, receives: 0, runs: 0, redelivered: false };
         state.members.insert(id.to_owned(), member);
     }
 
@@ -79,12 +80,18 @@ impl Groups {
         }
     }
 
+    /// All messages in the queues.
+    fn open(&self) -> impl Iterator<Item = String> {
+        let lines = self.plan.lines.iter().zip(&self.queues);
+        lines.flat_map(|(line, queue)| queue.messages().into_iter().map(|message| line.tag(&message.id)))
+    }
+
     /// Invariant 9: a handler begins with a message, and nothing before it in its group is open.
     pub(crate) fn run_began(&self, promise: &Promise, id: &str) {
         self.with(id, |member| member.runs += 1);
         let state = self.state();
         let Some(member) = state.members.get(id) else { return };
-        let in_queue: BTreeSet<String> = self.queue.messages().into_iter().map(|message| message.id).collect();
+        let in_queue: BTreeSet<String> = self.open().collect();
         let beside = || state.members.iter().filter(|(_, other)| other.group == member.group);
         let before: Vec<_> = beside().filter(|(_, other)| other.place < member.place).collect();
         for (other, _) in before.iter().filter(|(other, _)| in_queue.contains(*other)) {
@@ -104,7 +111,7 @@ impl Groups {
         }
         let after = behind.find(|(_, other)| other.runs > 0);
         // Under a guard, what was redelivered is found done.
-        let of_its_kind = if self.plan.is_guarded() { promise.is_dead_lettered(id) } else { member.redelivered };
+        let of_its_kind = if member.guarded { promise.is_dead_lettered(id) } else { member.redelivered };
         let excused = of_its_kind || promise.has_just_woken();
         if let Some((after, _)) = after.filter(|_| !excused) {
             promise.trace.violated(format_args!("invariant 9: {id} begins again, after {after} behind it has begun"));

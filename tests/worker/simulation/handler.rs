@@ -9,7 +9,11 @@ use leasehold::{
 };
 use serde::Deserialize;
 
-use super::{plan::Act, world::World};
+use super::{
+    life::Life,
+    plan::{Act, Wrong},
+    world::World,
+};
 
 /// A message's payload.
 #[derive(Debug, Clone, Deserialize)]
@@ -38,8 +42,7 @@ impl Order {
 #[derive(Debug)]
 pub(crate) struct Teller {
     pub(crate) world: Arc<World>,
-    pub(crate) worker: usize,
-    pub(crate) who: String,
+    pub(crate) life: Arc<Life>,
 }
 
 /// How one run goes.
@@ -56,12 +59,13 @@ struct Course {
 /// Tells the promise that a run is over, also when it is dropped.
 struct Under<'a> {
     world: &'a World,
+    life: &'a Life,
     number: u64,
 }
 
 impl Drop for Under<'_> {
     fn drop(&mut self) {
-        self.world.promise.run_ended(self.number);
+        self.world.promise.run_ended(self.number, self.life.has_crashed());
     }
 }
 
@@ -72,9 +76,10 @@ impl Handler for Teller {
         let (pk, fence) = (Pk(cx.key().unwrap_or_default().to_owned()), Fence(cx.fence()));
         let course = self.course(order);
         let trace = &self.world.trace;
-        trace.note(&self.who, format_args!("runs {} attempt {} {course:?}", order.id, cx.attempt()));
-        let number = self.world.promise.run_began(self.worker, cx.message(), &pk, fence);
-        let _under = Under { world: &self.world, number };
+        trace.note(&self.life.who, format_args!("runs {} attempt {} {course:?}", order.id, cx.attempt()));
+        let id = self.world.plan.line_of(&cx.message().body).tag(&cx.message().id);
+        let number = self.world.promise.run_began(self.life.worker, &id, &cx.message().body, &pk, fence);
+        let _under = Under { world: &self.world, life: &self.life, number };
         let work = self.work(&course, &pk, cx);
         let result = tokio::select! {
             // What has ended counts; the work that is dropped here is one that heeds.
@@ -83,9 +88,9 @@ impl Handler for Teller {
             cause = cx.cancelled().wait(), if course.heeds => Err(HandlerError::new(format!("cancelled: {cause:?}"))),
         };
         if result.is_ok() {
-            self.world.promise.run_succeeded(&pk, fence, cx.message());
+            self.world.promise.run_succeeded(&pk, fence, id, cx.message());
         }
-        trace.note(&self.who, format_args!("ran {}: {result:?}", order.id));
+        trace.note(&self.life.who, format_args!("ran {}: {result:?}", order.id));
         result
     }
 }
@@ -110,8 +115,18 @@ impl Teller {
     }
 
     async fn work(&self, course: &Course, pk: &Pk, cx: &JobContext) -> HandlerResult {
+        if self.world.is_wrong(Wrong::HandlerAway) {
+            self.world.trace.met("handler away");
+            return Err("nobody is there").unavailable();
+        }
         self.pause(course.before).await;
         match course.act {
+            Act::AskMore => {
+                let budget = Duration::from_secs(self.world.plan.handler_timeout);
+                cx.extend_deadline(budget);
+                self.world.trace.met("asked for more time");
+                self.pause(budget).await;
+            }
             Act::Fail => return Err("it failed").reason("failing"),
             Act::FailForGood => return Err("never").permanent().reason("hopeless"),
             // Without the panic hook, which would print it.
@@ -145,7 +160,7 @@ impl Teller {
             return Err("declined").definite().reason("declined");
         }
         let paid = world.bank.pay(pk, step, key.as_str());
-        world.trace.note(&self.who, format_args!("{key} at the bank: {paid:?}"));
+        world.trace.note(&self.life.who, format_args!("{key} at the bank: {paid:?}"));
         self.pause(WAY).await;
         if act == Act::ReplyLost {
             return Err("no answer from the bank").reason("failing");
@@ -156,7 +171,7 @@ impl Teller {
     /// Waits, and if its machine stands still meanwhile, until that is over.
     async fn pause(&self, time: Duration) {
         tokio::time::sleep(time).await;
-        while let Some(left) = self.world.stalled_for(self.worker) {
+        while let Some(left) = self.world.stalled_for(self.life.worker) {
             tokio::time::sleep(left).await;
         }
     }

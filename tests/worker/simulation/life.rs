@@ -158,27 +158,26 @@ fn worker(world: &Arc<World>, life: &Arc<Life>, seed: u64) -> Worker {
         faults.decide_with(move |call| weather.fault(port, call));
         world.keep(faults.clone());
     };
-    let [jobs, dead_letters] = world.plan.queues();
-    rule(&broker.faults(jobs), Port::Queue);
-    rule(&broker.faults(dead_letters), Port::DeadLetters);
+    for line in &world.plan.lines {
+        rule(&broker.faults(&line.queues[0]), Port::Queue);
+        rule(&broker.faults(&line.queues[1]), Port::DeadLetters);
+    }
     let guard_faults = Faults::default();
     rule(&guard_faults, Port::Guard);
     let guard = FarGuard { world: Arc::clone(world), life: Arc::clone(life) };
     let guard = FaultyGuard::new(Arc::new(guard), guard_faults);
     let near = (NearBroker::new(broker, world, life), NearGuard::new(guard, world, life));
-    let teller = Teller { world: Arc::clone(world), worker: life.worker, who: life.who.clone() };
-    Worker::from_vars(vars(world))
+    let teller = || Teller { world: Arc::clone(world), life: Arc::clone(life) };
+    let worker = Worker::from_vars(vars(world))
         .adapters(Arc::new(near.0), Arc::new(near.1))
-        .clock(world.promise.clocks[life.worker].clone())
-        .queue("jobs", teller)
+        .clock(world.promise.clocks[life.worker].clone());
+    world.plan.lines.iter().fold(worker, |worker, line| worker.queue(line.name, teller()))
 }
 
 fn vars(world: &World) -> Vec<(String, String)> {
     let plan = &world.plan;
     let vars = [
-        ("QUEUES", "jobs".to_owned()),
-        ("JOBS_NAME", plan.queues()[0].to_owned()),
-        ("GUARD", if plan.is_guarded() { "claim" } else { "none" }.to_owned()),
+        ("QUEUES", plan.lines.iter().map(|line| line.name).collect::<Vec<_>>().join(",")),
         ("KEY", "/id".to_owned()),
         ("VISIBILITY_TIMEOUT", format!("{}s", plan.visibility)),
         ("HANDLER_TIMEOUT", format!("{}s", plan.handler_timeout)),
@@ -192,5 +191,12 @@ fn vars(world: &World) -> Vec<(String, String)> {
         ("DRAIN_TIMEOUT", format!("{}s", DRAIN.as_secs())),
         ("START_TIMEOUT", "30s".to_owned()),
     ];
+    let mut vars: Vec<_> = vars.map(|(name, value)| (name.to_owned(), value)).into();
+    for line in &plan.lines {
+        let name = line.name.to_uppercase();
+        vars.push((format!("{name}_NAME"), line.queues[0].clone()));
+        vars.push((format!("{name}_GUARD"), if line.is_guarded() { "claim" } else { "none" }.to_owned()));
+    }
+    vars.extend(plan.total.map(|total| ("TOTAL_CONCURRENCY".to_owned(), total.to_string())));
     vars.into_iter().map(|(name, value)| (format!("LEASEHOLD_{name}"), value)).collect()
 }

@@ -4,17 +4,26 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::handler::Order;
+
 /// Receives that no run uses up: where this is the limit, SQS never moves a message by itself.
 pub(crate) const UNREACHED: u32 = 1_000;
 
 /// By how much any two wall clocks may differ (`CLOCK_SKEW`).
 pub(crate) const SKEW: Duration = Duration::from_secs(2);
 
+/// By how much a clock differs that is wild, at the most.
+const WILD: Duration = Duration::from_secs(60);
+
 /// One run of the whole world.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    pub(crate) kind: Kind,
+    pub(crate) workers: usize,
+    /// The queues. Each key belongs to one.
+    pub(crate) lines: Vec<Line>,
+    /// `TOTAL_CONCURRENCY`.
+    pub(crate) total: Option<u64>,
     /// How long things go wrong.
     pub(crate) storm: Duration,
     /// Seconds of `VISIBILITY_TIMEOUT`, fixed, and so of both leases.
@@ -24,8 +33,10 @@ pub(crate) struct Plan {
     pub(crate) max_attempts: u32,
     pub(crate) max_takeovers: u32,
     pub(crate) max_receive_count: u32,
-    /// How far ahead the wall clocks are, in milliseconds: of both workers, and of SQS.
-    pub(crate) ahead: [i64; 3],
+    /// How far ahead the wall clocks are, in milliseconds: of the workers, and of SQS.
+    pub(crate) ahead: Vec<i64>,
+    /// One worker's clock is off by more than `CLOCK_SKEW`.
+    pub(crate) wild: bool,
     pub(crate) sends: Vec<Send>,
     pub(crate) scripts: Vec<Script>,
     /// When the operator looks at the dead letters.
@@ -34,11 +45,21 @@ pub(crate) struct Plan {
     pub(crate) hazards: Hazards,
 }
 
+/// One queue.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) kind: Kind,
+    /// In the configuration.
+    pub(crate) name: &'static str,
+    /// In SQS: its own, and that of its dead-letter queue.
+    pub(crate) queues: [String; 2],
+}
+
 /// What kind of queue it is, and how its work is guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Standard,
-    /// A FIFO queue with so many groups. Each key belongs to one.
+    /// A FIFO queue with so many groups. Each of its keys belongs to one.
     Fifo {
         groups: usize,
         guarded: bool,
@@ -68,7 +89,7 @@ pub(crate) struct Script {
 impl Script {
     /// Never fails by itself: nothing but crashes may bring it to the dead-letter queue.
     pub(crate) fn is_innocent(&self) -> bool {
-        !self.hopeless && self.acts.iter().all(|act| *act == Act::NotYet)
+        !self.hopeless && self.acts.iter().all(|act| matches!(act, Act::NotYet | Act::AskMore))
     }
 }
 
@@ -84,6 +105,8 @@ pub(crate) enum Act {
     /// Past its time budget.
     Hang,
     NotYet,
+    /// It needs more than its budget, asks for it in time, and succeeds.
+    AskMore,
     Unavailable,
     /// The bank charges, and its answer is lost.
     ReplyLost,
@@ -98,7 +121,9 @@ pub(crate) enum Meddling {
     Redeliver,
     /// So many receives bring nothing.
     EmptyReceives(u64),
-    /// Both machines are suspended together.
+    /// An operator pauses a queue for so long.
+    Pause(Duration),
+    /// All machines are suspended together.
     Suspend(Duration),
 }
 
@@ -121,6 +146,8 @@ pub(crate) enum Wrong {
     QueueAway,
     DeletesDenied,
     CopiesRefused,
+    /// What does the work is not there, for anybody.
+    HandlerAway,
     /// One worker does nothing, and neither do its handlers; what it sends takes that long.
     Stalled(usize),
     /// One worker's network holds everything back; its handlers go on.
@@ -149,10 +176,12 @@ impl Plan {
         let storm = seconds(chance, 40..160);
         let visibility = chance.u64(8..=24);
         let keys = chance.usize(3..=8);
-        let half = i64::try_from(SKEW.as_millis() / 2).unwrap_or(0);
+        let (workers, lines) = (chance.usize(2..=4), lines(chance));
         let mut plan = Self {
             seed,
-            kind: kind(chance),
+            workers,
+            total: (lines.len() > 1 && chance.bool()).then(|| chance.u64(2 * lines.len() as u64..=12)),
+            lines,
             storm,
             visibility,
             handler_timeout: visibility * chance.u64(2..=4),
@@ -160,17 +189,37 @@ impl Plan {
             max_attempts: chance.u32(2..=4),
             max_takeovers: chance.u32(2..=5),
             max_receive_count: if chance.u8(0..4) == 0 { chance.u32(3..=8) } else { UNREACHED },
-            ahead: std::array::from_fn(|_| chance.i64(-half..=half)),
+            ahead: Vec::new(),
+            wild: chance.u8(0..10) == 0,
             sends: sends(chance, keys, storm),
             scripts: (0..keys).map(|_| script(chance)).collect(),
             redrives: (0..chance.usize(0..=3)).map(|_| moment(chance, storm)).collect(),
             meddling: (0..chance.usize(0..=6)).map(|_| (moment(chance, storm), meddling(chance))).collect(),
-            hazards: hazards(chance, storm),
+            hazards: hazards(chance, storm, workers),
         };
-        if plan.is_fifo() {
+        plan.set_clocks(chance);
+        if plan.lines.iter().any(|line| line.kind != Kind::Standard) {
             plan.fill_groups(chance);
         }
+        plan.drop_steps();
         plan
+    }
+
+    fn set_clocks(&mut self, chance: &mut Rng) {
+        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(0);
+        let half = millis(SKEW / 2);
+        self.ahead = (0..=self.workers).map(|_| chance.i64(-half..=half)).collect();
+        if self.wild {
+            let off = chance.i64(millis(SKEW)..=millis(WILD));
+            self.ahead[0] = if chance.bool() { off } else { -off };
+        }
+    }
+
+    /// Without a guard there is nowhere to record one.
+    fn drop_steps(&mut self) {
+        for key in 0..self.scripts.len() {
+            self.scripts[key].steps &= self.line(key).is_guarded();
+        }
     }
 
     /// More keys, so that they stand behind each other; and some weather in which what a failing head costs can be told
@@ -189,33 +238,44 @@ impl Plan {
             self.meddling.clear();
             // Every group can rest in hand at once.
             self.concurrency = self.concurrency.max(5);
-        }
-        if !self.is_guarded() {
-            // There is nowhere to record one.
-            self.scripts.iter_mut().for_each(|script| script.steps = false);
+            self.total = None;
         }
     }
 }
 
-impl Plan {
-    pub(crate) fn is_fifo(&self) -> bool {
-        self.kind != Kind::Standard
-    }
-
+impl Line {
     pub(crate) fn is_guarded(&self) -> bool {
         !matches!(self.kind, Kind::Fifo { guarded: false, .. })
     }
 
-    /// The names of the queue and of its dead-letter queue.
-    pub(crate) fn queues(&self) -> [&'static str; 2] {
-        if self.is_fifo() { ["jobs.fifo", "jobs-dlq.fifo"] } else { ["jobs", "jobs-dlq"] }
+    /// What names a message among those of all queues: each queue counts its own.
+    pub(crate) fn tag(&self, message_id: &str) -> String {
+        format!("{}/{message_id}", self.name)
+    }
+}
+
+impl Plan {
+    /// The queue of a key.
+    pub(crate) fn line(&self, key: usize) -> &Line {
+        &self.lines[key % self.lines.len()]
+    }
+
+    /// The queue of a body.
+    pub(crate) fn line_of(&self, body: &str) -> &Line {
+        self.line(Order::of(body).map_or(0, |order| order.key()))
+    }
+
+    /// The queue of that name, in the configuration or in SQS.
+    pub(crate) fn line_named(&self, name: &str) -> Option<&Line> {
+        self.lines.iter().find(|line| line.name == name || line.queues[0] == name)
     }
 
     /// The message group of a key.
     pub(crate) fn group(&self, key: usize) -> Option<String> {
-        match self.kind {
+        let line = self.line(key);
+        match line.kind {
             Kind::Standard => None,
-            Kind::Fifo { groups, .. } => Some(format!("g{}", key % groups)),
+            Kind::Fifo { groups, .. } => Some(format!("{}-{}", line.name, (key / self.lines.len()) % groups)),
         }
     }
 
@@ -239,7 +299,18 @@ impl Plan {
     }
 }
 
-/// Half of all worlds have a standard queue; of those with a FIFO queue every third has no guard.
+/// Most worlds have one queue.
+fn lines(chance: &mut Rng) -> Vec<Line> {
+    let count = if chance.u8(0..3) == 0 { chance.usize(2..=3) } else { 1 };
+    ["jobs", "mails", "grants"].into_iter().take(count).map(|name| line(name, kind(chance))).collect()
+}
+
+fn line(name: &'static str, kind: Kind) -> Line {
+    let suffix = if kind == Kind::Standard { "" } else { ".fifo" };
+    Line { kind, name, queues: [format!("{name}{suffix}"), format!("{name}-dlq{suffix}")] }
+}
+
+/// Half of all queues are standard; of those with groups every third has no guard.
 fn kind(chance: &mut Rng) -> Kind {
     match chance.u8(0..6) {
         0..=2 => Kind::Standard,
@@ -270,7 +341,7 @@ fn sends(chance: &mut Rng, keys: usize, storm: Duration) -> Vec<Send> {
 }
 
 fn script(chance: &mut Rng) -> Script {
-    const ACTS: [Act; 11] = [
+    const ACTS: [Act; 12] = [
         Act::Succeed,
         Act::Fail,
         Act::Fail,
@@ -279,6 +350,7 @@ fn script(chance: &mut Rng) -> Script {
         Act::Panic,
         Act::Hang,
         Act::NotYet,
+        Act::AskMore,
         Act::Unavailable,
         Act::ReplyLost,
         Act::Declined,
@@ -293,20 +365,21 @@ fn meddling(chance: &mut Rng) -> Meddling {
     match chance.u8(0..8) {
         0 => Meddling::EmptyReceives(chance.u64(1..=4)),
         1 => Meddling::Suspend(seconds(chance, 1..60)),
+        2 => Meddling::Pause(seconds(chance, 1..40)),
         _ => Meddling::Redeliver,
     }
 }
 
-fn hazards(chance: &mut Rng, storm: Duration) -> Hazards {
+fn hazards(chance: &mut Rng, storm: Duration, workers: usize) -> Hazards {
     let mut often = |rates: [u32; 4]| rates[chance.usize(0..4)];
     let (faulty, stop) = (often([0, 200, 800, 2_000]), often([0, 0, 50, 200]));
     let (crash, drain) = (often([0, 30, 60, 90]), often([0, 0, 20, 40]));
-    let spells = (0..chance.usize(0..=3)).map(|_| spell(chance, storm)).collect();
+    let spells = (0..chance.usize(0..=3)).map(|_| spell(chance, storm, workers)).collect();
     Hazards { faulty, stop, crash, drain, spells }
 }
 
-fn spell(chance: &mut Rng, storm: Duration) -> Spell {
-    let what = match chance.u8(0..13) {
+fn spell(chance: &mut Rng, storm: Duration, workers: usize) -> Spell {
+    let what = match chance.u8(0..14) {
         0 => Wrong::GuardAway,
         1 => Wrong::GuardThrottled,
         2 => Wrong::GuardDenied,
@@ -314,8 +387,9 @@ fn spell(chance: &mut Rng, storm: Duration) -> Spell {
         4 => Wrong::QueueAway,
         5 => Wrong::DeletesDenied,
         6 => Wrong::CopiesRefused,
-        7..=9 => Wrong::Stalled(chance.usize(0..2)),
-        _ => Wrong::CutOff(chance.usize(0..2)),
+        7..=9 => Wrong::Stalled(chance.usize(0..workers)),
+        10 => Wrong::HandlerAway,
+        _ => Wrong::CutOff(chance.usize(0..workers)),
     };
     let from = moment(chance, storm);
     // Mostly about as long as the leases; sometimes longer than what is in hand is kept.

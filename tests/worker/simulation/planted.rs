@@ -38,7 +38,7 @@ fn confirm_after_delete_is_found() {
 
 #[test]
 fn unconditional_confirm_is_found() {
-    found_within(300, true, "a former owner's confirm changed");
+    found_within(1_500, true, "a former owner's confirm changed");
 }
 
 #[test]
@@ -50,25 +50,85 @@ fn beat_that_is_not_awaited_before_a_delay_is_found() {
 #[test]
 fn followers_that_run_ahead_are_found() {
     let _plant = Plant::of(Planted::FollowersRunAhead);
-    found_within(50, false, "before it is still open");
+    found_within(200, false, "before it is still open");
 }
 
 #[test]
 fn undeleted_head_that_frees_its_group_is_found() {
     let _plant = Plant::of(Planted::UndeletedHeadFreesGroup);
-    found_within(100, false, "behind it has begun");
+    found_within(400, false, "behind it has begun");
 }
 
 #[test]
 fn group_in_pieces_is_found() {
     let _plant = Plant::of(Planted::GroupInPieces);
-    found_within(50, false, "before it is still open");
+    found_within(200, false, "before it is still open");
 }
 
 #[test]
 fn head_that_does_not_rest_is_found() {
     let _plant = Plant::of(Planted::HeadDoesNotRest);
     found_within(100, false, "invariant 10");
+}
+
+#[test]
+fn one_attempt_more_is_found() {
+    let _plant = Plant::of(Planted::OneAttemptMore);
+    found_within(100, false, "invariant 7");
+}
+
+#[test]
+fn not_yet_that_counts_is_found() {
+    let _plant = Plant::of(Planted::NotYetCounts);
+    found_within(100, false, "invariant 7");
+}
+
+#[test]
+fn run_that_outlives_its_lease_is_found() {
+    let _plant = Plant::of(Planted::RunOutlivesLease);
+    found_within(100, false, "after its lease had ended");
+}
+
+#[test]
+fn held_message_that_is_deleted_is_found() {
+    let _plant = Plant::of(Planted::HeldIsDeleted);
+    found_within(100, false, "was deleted, and its work is neither done nor dead-lettered");
+}
+
+#[test]
+fn forgotten_steps_are_found() {
+    let _plant = Plant::of(Planted::StepsForgotten);
+    found_within(100, false, "is recorded and runs again");
+}
+
+#[test]
+fn step_key_of_the_claim_is_found() {
+    let _plant = Plant::of(Planted::StepKeyOfTheClaim);
+    found_within(100, false, "invariant 5");
+}
+
+#[test]
+fn delete_without_a_copy_is_found() {
+    let _plant = Plant::of(Planted::DeletedWithoutCopy);
+    found_within(100, false, "was deleted, and its work is neither done nor dead-lettered");
+}
+
+#[test]
+fn duplicate_that_begins_dead_work_anew_is_found() {
+    let _plant = Plant::of(Planted::DuplicateBeginsAnew);
+    found_within(100, false, "is DEAD and was taken over");
+}
+
+#[test]
+fn key_of_the_message_is_found() {
+    let _plant = Plant::of(Planted::KeyedByMessage);
+    found_within(100, false, "was deleted, and its work is neither done nor dead-lettered");
+}
+
+#[test]
+fn fence_that_stands_still_is_found() {
+    let _plant = Plant::of(Planted::FenceStandsStill);
+    found_within(100, false, "invariant 6: the fence of");
 }
 
 #[test]

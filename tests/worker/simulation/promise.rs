@@ -29,8 +29,8 @@ pub(crate) struct Promise {
     pub(super) plan: Arc<Plan>,
     pub(super) trace: Arc<Trace>,
     pub(super) guard: MemoryGuard,
-    /// The wall clocks of the two workers.
-    pub(super) clocks: [Clock; 2],
+    /// The wall clocks of the workers.
+    pub(super) clocks: Vec<Clock>,
     /// Order inside the groups of a FIFO queue.
     pub(crate) groups: Groups,
     state: Mutex<State>,
@@ -61,6 +61,9 @@ pub(super) struct State {
     /// Their messages, by id.
     succeeded_messages: BTreeSet<String>,
 }
+
+/// How long after a lease's end a run may still be there: it is aborted then, and needs a moment to be gone.
+const ABORT: Duration = Duration::from_secs(1);
 
 /// A message that came into the queue.
 #[derive(Debug)]
@@ -98,7 +101,7 @@ impl Promise {
         plan: Arc<Plan>,
         trace: Arc<Trace>,
         guard: MemoryGuard,
-        clocks: [Clock; 2],
+        clocks: Vec<Clock>,
         groups: Groups,
     ) -> Self {
         Self { plan, trace, guard, clocks, groups, state: Mutex::default() }
@@ -154,7 +157,7 @@ impl Promise {
     pub(super) fn is_accounted_for(&self, id: &str) -> bool {
         let state = self.state();
         let Some(sent) = state.sent.get(id) else { return true };
-        let done = if self.plan.is_guarded() {
+        let done = if self.plan.line_of(&sent.body).is_guarded() {
             self.is_done(&state, &sent.body)
         } else {
             state.succeeded_messages.contains(id)
@@ -177,11 +180,18 @@ impl Promise {
     ///
     /// Without a guard nothing says so but the handler.
     pub(super) fn is_done(&self, state: &State, body: &str) -> bool {
-        if !self.plan.is_guarded() {
+        if !self.plan.line_of(body).is_guarded() {
             return state.took_effect.contains(body);
         }
-        let done = self.guard.record(&pk_of(body)).filter(|record| record.status == Status::Done);
+        let done = self.guard.record(&self.pk_of(body)).filter(|record| record.status == Status::Done);
         done.is_some_and(|done| done.fingerprint == fingerprint_of(body) || state.took_effect.contains(body))
+    }
+
+    /// The record's key, from a body: what the configuration of the simulated workers makes of it.
+    fn pk_of(&self, body: &str) -> Pk {
+        use leasehold::key::{Key, KeyHash, pk};
+        let id = super::handler::Order::of(body).map(|order| order.id).unwrap_or_default();
+        pk(None, self.plan.line_of(body).name, &Key::from(id), KeyHash::Long).expect("the id is a key")
     }
 
     /// A write to the table was applied.
@@ -243,7 +253,7 @@ impl Promise {
         let Some(clock) = state.owners.get(&before.owner).and_then(|worker| self.clocks.get(*worker)) else { return };
         let (now, until) = (clock.wall(), before.lease_until);
         drop(state);
-        if now < until {
+        if now < until && !self.plan.wild {
             let left = until.since(now);
             self.broken(2, format_args!("{} was taken over {left:?} before its owner's lease ended", before.pk));
         }
@@ -253,7 +263,8 @@ impl Promise {
     fn may_begin_anew(&self, before: &Record, take_over: &TakeOver) -> bool {
         let source = &take_over.claim.source;
         let state = self.state();
-        let failure_id = state.sent.get(&source.message_id).and_then(|sent| sent.failure_id.as_ref());
+        let id = self.plan.line_named(&source.queue).map(|line| line.tag(&source.message_id)).unwrap_or_default();
+        let failure_id = state.sent.get(&id).and_then(|sent| sent.failure_id.as_ref());
         let sent_later = source.sent_at > before.dead_at.map(|at| at + SKEW);
         sent_later || (failure_id.is_some() && failure_id == before.failure_id.as_ref())
     }
@@ -290,9 +301,9 @@ impl Promise {
     }
 
     /// A handler begins. Answers the run's number.
-    pub(crate) fn run_began(&self, worker: usize, message: &Message, pk: &Pk, fence: Fence) -> u64 {
-        self.groups.run_began(self, &message.id);
-        if self.plan.is_guarded() {
+    pub(crate) fn run_began(&self, worker: usize, id: &str, body: &str, pk: &Pk, fence: Fence) -> u64 {
+        self.groups.run_began(self, id);
+        if self.plan.line_of(body).is_guarded() {
             self.run_began_under_its_claim(worker, pk, fence);
         }
         let mut state = self.state();
@@ -309,7 +320,7 @@ impl Promise {
                 self.broken(3, format_args!("{pk} is DONE and runs again"));
             }
             Some(r) if r.status == Status::Running && r.fence == fence && now < r.lease_until => {}
-            _ if self.has_just_woken() => {}
+            _ if self.has_just_woken() || self.plan.wild => {}
             other => {
                 self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}"));
             }
@@ -320,7 +331,7 @@ impl Promise {
             let until = state.leases.get(&(run.pk.clone(), run.fence));
             until.is_some_and(|until| self.clocks[run.worker].wall() < *until)
         });
-        if let Some(run) = overlap {
+        if let Some(run) = overlap.filter(|_| !self.plan.wild) {
             self.broken(
                 2,
                 format_args!("{pk} runs beside its run by worker {}, whose lease has not ended", run.worker),
@@ -329,22 +340,29 @@ impl Promise {
     }
 
     /// A run succeeded: it is about to return `Ok`.
-    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence, message: &Message) {
+    pub(crate) fn run_succeeded(&self, pk: &Pk, fence: Fence, id: String, message: &Message) {
         let mut state = self.state();
         state.succeeded.insert((pk.clone(), fence));
         state.took_effect.insert(message.body.clone());
-        state.succeeded_messages.insert(message.id.clone());
+        state.succeeded_messages.insert(id);
     }
 
-    /// A run is over, however that came.
-    pub(crate) fn run_ended(&self, number: u64) {
-        self.state().runs.remove(&number);
+    /// A run is over, however that came; by then its lease may just have ended.
+    pub(crate) fn run_ended(&self, number: u64, has_crashed: bool) {
+        let mut state = self.state();
+        let Some(run) = state.runs.remove(&number) else { return };
+        let until = state.leases.get(&(run.pk.clone(), run.fence)).copied();
+        let late = until.map(|until| self.clocks[run.worker].wall().since(until));
+        drop(state);
+        if let Some(late) = late.filter(|late| *late > ABORT && !has_crashed && !self.plan.suspends()) {
+            self.broken(2, format_args!("a run of {} went on for {late:?} after its lease had ended", run.pk));
+        }
     }
 
     /// A step's closure begins, with this key downstream.
     pub(crate) fn step_began(&self, pk: &Pk, step: &str, downstream: &str) {
         let recorded = self.guard.record(pk).and_then(|record| record.steps.get(step).cloned());
-        if recorded.is_some_and(|recorded| recorded.state == StepState::Done) {
+        if recorded.is_some_and(|recorded| recorded.state == StepState::Done) && !self.plan.wild {
             self.broken(4, format_args!("{step} of {pk} is recorded and runs again as {downstream}"));
         }
     }
@@ -367,13 +385,6 @@ fn note_of(copy: &Outgoing) -> Option<Note> {
         leasehold::message::AttributeValue::Text(json) => serde_json::from_str(json).ok(),
         leasehold::message::AttributeValue::Binary(_) => None,
     }
-}
-
-/// The record's key, from a body: what the configuration of the simulated workers makes of it.
-pub(super) fn pk_of(body: &str) -> Pk {
-    use leasehold::key::{Key, KeyHash, pk};
-    let id = serde_json::from_str::<super::handler::Order>(body).map(|order| order.id).unwrap_or_default();
-    pk(None, "jobs", &Key::from(id), KeyHash::Long).expect("the id is a key")
 }
 
 fn fingerprint_of(body: &str) -> Option<String> {

@@ -207,7 +207,8 @@ impl Broker for FarBroker {
         let inner = self.world.broker.open(address).await?;
         let address = address.to_string();
         let queue = self.world.broker.queue(address.rsplit(':').next().unwrap_or_default());
-        Ok(Arc::new(FarQueue { inner, queue, world: Arc::clone(&self.world), life: Arc::clone(&self.life) }))
+        let name = address.rsplit(':').next().unwrap_or_default().to_owned();
+        Ok(Arc::new(FarQueue { inner, queue, name, world: Arc::clone(&self.world), life: Arc::clone(&self.life) }))
     }
 }
 
@@ -215,6 +216,7 @@ struct FarQueue {
     inner: Arc<dyn Queue>,
     /// The same, to look into.
     queue: Arc<MemoryQueue>,
+    name: String,
     world: Arc<World>,
     life: Arc<Life>,
 }
@@ -226,6 +228,10 @@ impl fmt::Debug for FarQueue {
 }
 
 impl FarQueue {
+    fn tag(&self, id: &str) -> String {
+        self.world.plan.line_named(&self.name).map_or_else(|| id.to_owned(), |line| line.tag(id))
+    }
+
     fn note(&self, what: impl Display) {
         self.world.trace.note(&self.life.who, format_args!("    > {what}"));
     }
@@ -237,7 +243,7 @@ impl Queue for FarQueue {
         let received = self.inner.receive(ask).await?;
         for received in &received {
             self.note(format_args!("hands out {} {}", received.handle.as_str(), received.message.body));
-            self.world.promise.groups.received(&received.message.id);
+            self.world.promise.groups.received(&self.tag(&received.message.id));
         }
         Ok(received)
     }
@@ -248,7 +254,7 @@ impl Queue for FarQueue {
         let after = self.queue.messages();
         for gone in before.iter().filter(|message| !after.iter().any(|left| left.id == message.id)) {
             self.note(format_args!("deletes {} {}", handle.as_str(), gone.body));
-            self.world.promise.deleted(&gone.id);
+            self.world.promise.deleted(&self.tag(&gone.id));
         }
         answer
     }

@@ -1,4 +1,4 @@
-//! One world from one seed: queue, table, bank, two workers, a producer and an operator, through a storm into the calm.
+//! One world from one seed: queues, one table, a bank, workers, a producer and an operator, through a storm into the calm.
 
 use std::{
     cell::Cell,
@@ -10,7 +10,7 @@ use std::{
 use fastrand::Rng;
 use leasehold::{
     clock::Clock,
-    guard::{Change, Guard, GuardError, Pk, Status, Written, memory::MemoryGuard},
+    guard::{Change, Control, ControlKey, Guard, GuardError, Paused, Pk, Status, Written, memory::MemoryGuard},
     message::{Attribute, DEAD_LETTER_ATTRIBUTE, Message},
     queue::{Outgoing, Queue, Receive},
     testing::{Faults, MemoryBroker, MemoryQueue, MemoryQueueSettings},
@@ -84,15 +84,18 @@ pub(crate) fn run(seed: u64, unconditional_confirm: bool) -> Outcome {
 impl World {
     fn new(plan: Plan, unconditional_confirm: bool) -> Self {
         let (plan, trace, guard) = (Arc::new(plan), Arc::new(Trace::new()), MemoryGuard::default());
-        let [a, b, sqs] = std::array::from_fn(|i| Clock::simulated(plan.seed ^ (i as u64), plan.ahead[i]));
-        let broker = MemoryBroker::with_clock(sqs);
-        let [jobs, dead_letters] = plan.queues();
-        broker.create(dead_letters, MemoryQueueSettings::default());
-        let redrive = Some((dead_letters.to_owned(), plan.max_receive_count));
-        let jobs = broker.create(jobs, MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() });
-        let groups = Groups::new(Arc::clone(&plan), jobs);
+        let ahead = plan.ahead.iter().enumerate();
+        let mut clocks: Vec<_> = ahead.map(|(i, ahead)| Clock::simulated(plan.seed ^ (i as u64), *ahead)).collect();
+        let broker = MemoryBroker::with_clock(clocks.pop().expect("the clock of SQS"));
+        let create = |[jobs, dead_letters]: &[String; 2]| {
+            broker.create(dead_letters, MemoryQueueSettings::default());
+            let redrive = Some((dead_letters.clone(), plan.max_receive_count));
+            broker.create(jobs, MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() })
+        };
+        let queues = plan.lines.iter().map(|line| create(&line.queues)).collect();
+        let groups = Groups::new(Arc::clone(&plan), queues);
         Self {
-            promise: Promise::new(Arc::clone(&plan), Arc::clone(&trace), guard.clone(), [a, b], groups),
+            promise: Promise::new(Arc::clone(&plan), Arc::clone(&trace), guard.clone(), clocks, groups),
             plan,
             trace,
             bank: Bank::default(),
@@ -107,8 +110,13 @@ impl World {
 
     async fn play(self: &Arc<Self>) {
         self.trace.note("", format_args!("{:?}", self.plan));
+        for (is_so, what) in [(self.plan.wild, "a wild clock"), (self.plan.lines.len() > 1, "several queues")] {
+            if is_so {
+                self.trace.met(what);
+            }
+        }
         let mut lives = JoinSet::new();
-        for worker in 0..2 {
+        for worker in 0..self.plan.workers {
             lives.spawn(life::lives(Arc::clone(self), worker));
         }
         let mut around = JoinSet::new();
@@ -132,22 +140,23 @@ impl World {
         if left > 0 {
             self.trace.violated(format_args!("invariant 8: {left} tasks are left"));
         }
-        let queues = self.plan.queues().map(|name| self.broker.queue(name).messages());
-        quiet::check(&self.promise, &self.bank, &queues[0], &queues[1]);
+        let [queues, dead] =
+            [0, 1].map(|place| self.queues(place).flat_map(|queue| queue.messages()).collect::<Vec<_>>());
+        quiet::check(&self.promise, &self.bank, &queues, &dead);
     }
 
-    /// Waits until the queue is empty.
+    /// Waits until all queues are empty.
     async fn settled(&self) {
-        let jobs = self.jobs();
         let until = self.trace.now() + PATIENCE;
-        while !jobs.is_empty() && self.trace.now() < until {
+        while self.queues(0).any(|queue| !queue.is_empty()) && self.trace.now() < until {
             sleep(Duration::from_secs(1)).await;
         }
         self.trace.note("", "all is settled");
     }
 
-    fn jobs(&self) -> Arc<MemoryQueue> {
-        self.broker.queue(self.plan.queues()[0])
+    /// All queues (0), or their dead-letter queues (1).
+    fn queues(&self, place: usize) -> impl Iterator<Item = Arc<MemoryQueue>> {
+        self.plan.lines.iter().map(move |line| self.broker.queue(&line.queues[place]))
     }
 
     async fn until(&self, time: Duration) {
@@ -158,7 +167,7 @@ impl World {
         for (number, send) in self.plan.sends.iter().enumerate() {
             self.until(send.at).await;
             let mut note = if send.other_payload { "other" } else { "first" }.to_owned();
-            if !self.plan.is_guarded() {
+            if !self.plan.line(send.key).is_guarded() {
                 // Without a guard each message is work of its own, and is told from its duplicates by its body.
                 note.push_str(&format!(" {number}"));
             }
@@ -172,9 +181,11 @@ impl World {
         let note = redriven.and_then(|message| message.dead_letter.as_ref());
         // Its own each time: what is sent here is sent again on purpose, and not for SQS to drop.
         message.deduplication_id = group.is_some().then(|| self.promise.next_deduplication_id());
-        let Some(id) = self.jobs().put(message) else { return };
+        let line = self.plan.line_of(&body);
+        let Some(id) = self.broker.queue(&line.queues[0]).put(message) else { return };
+        let id = line.tag(&id);
         self.trace.note("", format_args!("sends {id} {body}{}", note.map_or("", |_| ", redriven")));
-        self.promise.groups.sent(&id, group.as_deref());
+        self.promise.groups.sent(&id, group.as_deref(), line.is_guarded());
         self.promise.sent(id, &body, note);
     }
 
@@ -184,18 +195,25 @@ impl World {
         let mut chance = Rng::with_seed(self.plan.seed.rotate_left(16));
         for (at, meddling) in meddling {
             self.until(at).await;
-            let jobs = self.jobs();
-            self.trace.note("", format_args!("{meddling:?}"));
+            let line = &self.plan.lines[chance.usize(0..self.plan.lines.len())];
+            let jobs = self.broker.queue(&line.queues[0]);
+            self.trace.note("", format_args!("{meddling:?} {}", line.name));
             match meddling {
                 Meddling::Redeliver => {
                     let messages = jobs.messages();
                     let message = chance.choice(&messages);
                     if let Some(message) = message.filter(|message| jobs.redeliver(&message.id)) {
                         self.trace.met("redelivered");
-                        self.promise.groups.redelivered(&message.id);
+                        self.promise.groups.redelivered(&line.tag(&message.id));
                     }
                 }
                 Meddling::EmptyReceives(receives) => jobs.empty_receives(receives),
+                Meddling::Pause(time) => {
+                    self.pause(&line.queues[0], true).await;
+                    sleep(time).await;
+                    self.pause(&line.queues[0], false).await;
+                    self.trace.met("paused");
+                }
                 Meddling::Suspend(time) => {
                     let woken = self.trace.now() + time;
                     self.promise.wakes(woken);
@@ -203,6 +221,14 @@ impl World {
                 }
             }
         }
+    }
+
+    /// An operator's word on a queue.
+    async fn pause(&self, queue: &str, holds: bool) {
+        let at = self.broker.clock().wall();
+        let paused = holds.then(|| Paused { at, by: "the operator".to_owned(), why: None });
+        let control = Control { paused, resumed_at: (!holds).then_some(at) };
+        self.guard.set_control(&ControlKey::new(None, queue), &control).await.expect("the operator's own call");
     }
 
     /// Looks at the dead letters some times, the last time when the storm is over, and puts most of them back.
@@ -214,9 +240,13 @@ impl World {
         let mut number = 0;
         for time in times {
             self.until(time).await;
-            let dead = self.broker.queue(self.plan.queues()[1]);
             let ask = Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
-            for received in dead.receive(&ask).await.expect("the operator's own call") {
+            let mut letters = Vec::new();
+            for dead in self.queues(1) {
+                let received = dead.receive(&ask).await.expect("the operator's own call");
+                letters.extend(received.into_iter().map(|received| (Arc::clone(&dead), received)));
+            }
+            for (dead, received) in letters {
                 number += 1;
                 let message = received.message;
                 let mut copy = Outgoing::from(&message);
@@ -247,6 +277,13 @@ impl World {
         let run = runs.entry(key).or_default();
         *run += 1;
         *run - 1
+    }
+
+    /// Whether that is wrong now.
+    pub(crate) fn is_wrong(&self, what: Wrong) -> bool {
+        let now = self.trace.now();
+        let mut spells = self.plan.hazards.spells.iter();
+        now < self.plan.storm && spells.any(|spell| spell.what == what && (spell.from..spell.until).contains(&now))
     }
 
     /// How long a worker's machine still stands still, if it does.
