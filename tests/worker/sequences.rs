@@ -14,7 +14,7 @@ use std::{
 use leasehold::{
     CancelCause, Handler, HandlerResult, JobContext, Shutdown, StopReport, Worker,
     guard::{Pk, Record, Status},
-    testing::{Failure, Fault, Faults, FaultyBroker, FaultyGuard, TestBed},
+    testing::{Failure, Fault, Faults, TestBed},
 };
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -22,16 +22,13 @@ use tokio::{
     time::{Instant, advance, sleep, timeout},
 };
 
-use crate::bench::{Book, Job, worker};
+use crate::bench::{self, Book, Job, crashes_after, worker};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A worker with faults of its own: of its queue, of its dead-letter queue, and of the guard.
 fn apart(bed: &TestBed, book: &Book, vars: &[(&str, &str)]) -> (Worker, [Faults; 3]) {
-    let broker = FaultyBroker::new(Arc::new(bed.broker.clone()));
-    let faults = [broker.faults("jobs"), broker.faults("jobs-dlq"), Faults::default()];
-    let guard = FaultyGuard::new(Arc::new(bed.guard.clone()), faults[2].clone());
-    (worker(bed, book, vars).adapters(Arc::new(broker), Arc::new(guard)), faults)
+    bench::apart(bed, worker(bed, book, vars))
 }
 
 fn bed() -> (TestBed, Book) {
@@ -40,11 +37,6 @@ fn bed() -> (TestBed, Book) {
 
 fn record(bed: &TestBed, id: &str) -> Record {
     bed.guard.record(&Pk(format!("jobs#{id}"))).expect("it was claimed")
-}
-
-/// Runs a worker, and lets it crash after a while.
-async fn crashes_after(time: Duration, worker: Worker) {
-    timeout(time, worker.run(Shutdown::new())).await.expect_err("it runs until it crashes");
 }
 
 #[tokio::test(start_paused = true)]
