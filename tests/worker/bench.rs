@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io::{self, Write},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -167,4 +168,30 @@ pub(crate) fn apart(bed: &TestBed, worker: Worker) -> (Worker, [Faults; 3]) {
 /// Runs a worker, and lets it crash after a while.
 pub(crate) async fn crashes_after(time: Duration, worker: Worker) {
     timeout(time, worker.run(Shutdown::new())).await.expect_err("it runs until it crashes");
+}
+
+/// What is logged.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn subscriber(&self) -> impl tracing::Subscriber + Send + Sync + 'static {
+        let log = self.clone();
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

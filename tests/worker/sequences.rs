@@ -145,6 +145,19 @@ async fn g1_a_renewal_that_lands_between_look_and_takeover_is_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l6_a_renewal_that_lands_after_its_own_release_changes_nothing() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":19000,"first":["fail"]}"#);
+    let (slow, [_, _, guard]) = apart(&bed, &book, &[("LEASEHOLD_BACKOFF", "60s..60s")]);
+    guard.next("renew", Fault::HangThenApply(10 * SECOND));
+    slow.run(Shutdown::when(sleep(30 * SECOND))).await.unwrap();
+    guard.landed().await;
+    let writes: Vec<_> = bed.guard.history().into_iter().map(|(name, _)| name).collect();
+    assert_eq!((writes, guard.calls()["renew"]), (vec!["claim", "release"], 1));
+    assert_eq!((record(&bed, "a").status, record(&bed, "a").failures), (Status::Released, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn l1_a_claim_that_is_answered_after_its_lease_starts_nothing() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"a","millis":1000}"#);
