@@ -183,7 +183,7 @@ async fn r1_a_slow_delete_keeps_no_slot_from_the_next_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r4_ten_thousand_failed_polls_leave_no_task_behind() {
+async fn r4_thousands_of_failed_polls_leave_no_task_behind() {
     let (bed, book) = bed();
     let faults = bed.queue_faults("jobs");
     faults.decide_with(|call| {
@@ -196,7 +196,7 @@ async fn r4_ten_thousand_failed_polls_leave_no_task_behind() {
         }
         Handle::current().metrics().num_alive_tasks()
     };
-    let looks = async { (alive_after(100).await, alive_after(10_000).await) };
+    let looks = async { (alive_after(100).await, alive_after(3_000).await) };
     let shutdown = Shutdown::new();
     let worker = worker(&bed, &book, &[]).run(shutdown.clone());
     let (_, (first, last)) = tokio::join!(worker, async {
@@ -204,5 +204,5 @@ async fn r4_ten_thousand_failed_polls_leave_no_task_behind() {
         shutdown.drain();
         seen
     });
-    assert!(last <= first + 1, "{first} tasks after a hundred polls, {last} after ten thousand");
+    assert!(last <= first + 1, "{first} tasks after a hundred polls, {last} after three thousand");
 }
