@@ -41,6 +41,14 @@ enum Place {
     Recorded,
 }
 
+/// Which runs stop, and where.
+#[derive(Debug, Clone, Copy)]
+enum Stops {
+    Never,
+    First(Place),
+    Always(Place),
+}
+
 /// Where the first worker stops.
 #[derive(Debug, Clone, Copy)]
 enum At {
@@ -69,7 +77,7 @@ type Seen = [usize; 5];
 struct Teller {
     mode: Mode,
     end: End,
-    stops: Option<Place>,
+    stops: Stops,
     log: Arc<Mutex<Log>>,
 }
 
@@ -86,7 +94,12 @@ impl Teller {
     }
 
     async fn reaches(&self, place: Place) {
-        if self.stops == Some(place) && self.log().attempts.len() == 1 {
+        let stops = match self.stops {
+            Stops::Never => false,
+            Stops::First(at) => at == place && self.log().attempts.len() == 1,
+            Stops::Always(at) => at == place,
+        };
+        if stops {
             std::future::pending::<()>().await;
         }
     }
@@ -165,7 +178,7 @@ impl Handler for Teller {
 }
 
 /// A queue with one message, and what handles it.
-fn stage(mode: Mode, end: End, stops: Option<Place>) -> (TestBed, Teller) {
+fn stage(mode: Mode, end: End, stops: Stops) -> (TestBed, Teller) {
     let bed = TestBed::new(&["jobs"]);
     bed.send("jobs", r#"{"id":"a"}"#);
     (bed, Teller { mode, end, stops, log: Arc::default() })
@@ -178,9 +191,9 @@ fn record(bed: &TestBed) -> Option<Record> {
 /// Lets the first worker crash there, and looks at what is left.
 async fn crash(mode: Mode, end: End, at: At) -> (TestBed, Seen) {
     let (call, applied, stops) = match at {
-        At::Before(call) => (Some(call), false, None),
-        At::After(call) => (Some(call), true, None),
-        At::Run(place) => (None, false, Some(place)),
+        At::Before(call) => (Some(call), false, Stops::Never),
+        At::After(call) => (Some(call), true, Stops::Never),
+        At::Run(place) => (None, false, Stops::First(place)),
     };
     let (bed, teller) = stage(mode, end, stops);
     let (doomed, [queue, copies, guard]) = teller.life(&bed);
@@ -295,7 +308,7 @@ async fn g12_without_a_guard_a_crash_before_the_delete_repeats_the_run() {
 
 #[tokio::test(start_paused = true)]
 async fn g8_what_ran_without_a_guard_is_not_repeated_after_a_crash_if_the_store_was_back_at_its_end() {
-    let (bed, teller) = stage(Mode::OpenAndAway, End::Well, None);
+    let (bed, teller) = stage(Mode::OpenAndAway, End::Well, Stops::Never);
     let (doomed, [queue, _, guard]) = apart(&bed, teller.worker(&bed));
     guard.next("claim", Fault::Fail(Failure::Denied));
     queue.next("delete", Fault::Stop { applied: false });
@@ -307,7 +320,7 @@ async fn g8_what_ran_without_a_guard_is_not_repeated_after_a_crash_if_the_store_
 
 /// The first run goes on for ever, from this place on; its worker is told to stop and gives it up.
 async fn drained(mode: Mode, place: Place) -> (TestBed, Seen) {
-    let (bed, teller) = stage(mode, End::Well, Some(place));
+    let (bed, teller) = stage(mode, End::Well, Stops::First(place));
     let (told, _) = teller.life(&bed);
     let report = told.run(Shutdown::when(sleep(SECOND))).await.unwrap();
     assert_eq!((report.released, bed.queue("jobs").visible()), (1, 1), "{mode:?}, {place:?}: at once for others");
@@ -317,7 +330,7 @@ async fn drained(mode: Mode, place: Place) -> (TestBed, Seen) {
 
 /// The first run goes on for ever, from this place on; the lease that allows it cannot be kept.
 async fn lost(mode: Mode, place: Place) -> (TestBed, Seen) {
-    let (bed, teller) = stage(mode, End::Well, Some(place));
+    let (bed, teller) = stage(mode, End::Well, Stops::First(place));
     let (loses, [queue, _, guard]) = teller.life(&bed);
     if mode == Mode::Claim {
         guard.always("renew", Fault::Fail(Failure::Throttled));
@@ -362,5 +375,21 @@ async fn d1_a_run_that_outlasts_a_drain_is_begun_again_at_once_and_repeats_what_
 async fn l1_a_run_that_loses_its_lease_is_begun_again_and_repeats_what_no_record_says() {
     for (mode, place) in MODES.into_iter().flat_map(|mode| PLACES.map(|place| (mode, place))) {
         check_given_up(mode, place, &lost(mode, place).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g12_without_a_record_what_kills_its_workers_is_moved_by_sqs_at_the_maximum_of_receives() {
+    for mode in [Mode::OpenAndAway, Mode::None] {
+        let bed = TestBed::new(&[]);
+        bed.add("jobs", 3);
+        bed.send("jobs", r#"{"id":"a"}"#);
+        let log = Arc::default();
+        for _ in 0..4 {
+            let teller = Teller { mode, end: End::Well, stops: Stops::Always(Mailed), log: Arc::clone(&log) };
+            crashes_after(31 * SECOND, teller.life(&bed).0).await;
+        }
+        assert_eq!(log.lock().unwrap().attempts, [1, 2, 3], "{mode:?}");
+        assert_eq!(bed.dead("jobs"), [(r#"{"id":"a"}"#.to_owned(), None)], "{mode:?}: without a reason");
     }
 }

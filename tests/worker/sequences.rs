@@ -327,16 +327,22 @@ async fn l8_a_stuck_thread_that_is_redelivered_to_its_own_process_is_not_run_bes
     assert_eq!((report.done, report.stuck), (1, 0));
 }
 
-/// When a second worker begins a key whose first run, begun at zero, ignores its cancellation.
-async fn second_run_began() -> Duration {
+/// When a second worker begins a key whose first run, begun at zero, ignores its cancellation and goes on.
+async fn second_run_began(mode: (&str, &str)) -> Duration {
     let (bed, book) = bed();
     let (handler, mut begins, lets_go) = Stubborn::new();
     bed.send("jobs", r#"{"id":"a"}"#);
     let mut running = JoinSet::new();
+    if mode == OPEN {
+        for operation in ["claim", "probe"] {
+            bed.guard_faults.always(operation, Fault::Fail(Failure::Denied));
+        }
+    }
     // Its one slot is taken, so what it gives back comes to the other.
-    running.spawn(stubborn_worker(&bed, &handler, &[("LEASEHOLD_CONCURRENCY", "1")]).run(Shutdown::new()));
+    let vars = [("LEASEHOLD_CONCURRENCY", "1"), mode];
+    running.spawn(stubborn_worker(&bed, &handler, &vars).run(Shutdown::new()));
     begins.recv().await.expect("it begins");
-    running.spawn(worker(&bed, &book, &[]).run(Shutdown::new()));
+    running.spawn(worker(&bed, &book, &[mode]).run(Shutdown::new()));
     while book.runs("a").is_empty() {
         pass(SECOND).await;
     }
@@ -344,17 +350,29 @@ async fn second_run_began() -> Duration {
     book.runs("a")[0].began
 }
 
+const CLAIM: (&str, &str) = ("LEASEHOLD_GUARD", "claim");
+const OPEN: (&str, &str) = ("LEASEHOLD_GUARD_OUTAGE", "open");
+const NONE: (&str, &str) = ("LEASEHOLD_GUARD", "none");
+
 #[tokio::test(start_paused = true)]
 async fn d2_what_may_still_run_is_not_run_beside_by_another_worker_under_its_lease() {
-    let began = second_run_began().await;
+    let began = second_run_began(CLAIM).await;
     assert!(began >= 32 * SECOND, "after {began:?}: the lease is 30 s, the skew 2 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d2_without_a_record_what_may_still_run_is_run_beside_only_when_its_delivery_is_over() {
+    for mode in [OPEN, NONE] {
+        let began = second_run_began(mode).await;
+        assert!((30..35).contains(&began.as_secs()), "{mode:?}, after {began:?}: the timeout is 30 s");
+    }
 }
 
 #[cfg(feature = "planted")]
 #[tokio::test(start_paused = true)]
 async fn release_of_what_still_runs_is_found() {
     let _plant = crate::simulation::Plant::of(leasehold::testing::Planted::ReleaseOfRunning);
-    let began = second_run_began().await;
+    let began = second_run_began(CLAIM).await;
     assert!(began < 30 * SECOND, "the planted fault has no effect: {began:?}");
 }
 
