@@ -19,7 +19,7 @@ async fn nothing(_: &Raw, _: &JobContext) -> HandlerResult {
 
 /// What is told of a worker that must not start.
 async fn refusal(worker: leasehold::Worker) -> Vec<String> {
-    match worker.run(Shutdown::new()).await {
+    match worker.run(Shutdown::when(sleep(Duration::from_secs(60)))).await {
         Err(WorkerError::Configuration(problems)) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{other:?}"),
     }
