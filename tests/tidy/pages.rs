@@ -87,3 +87,66 @@ fn named_in(line: &str) -> Vec<String> {
     let of_comment = words.take_while(|word| is_rule(word) || *word == "and").filter(|word| is_rule(word));
     of_test.into_iter().chain(of_comment.map(str::to_owned)).collect()
 }
+
+/// Pages that say by what tests something is shown.
+const NAME_TESTS: [&str; 2] = ["ARCHITECTURE.md", "docs/faults.md"];
+
+/// The simulation's invariants are numbered in its opening.
+const SIMULATION: &str = "tests/worker/simulation.rs";
+
+#[test]
+fn tests_that_are_named_exist() {
+    let (sources, simulation) = (rust(""), page(SIMULATION));
+    let is_there = |path: &str, name: &str| {
+        let function = format!("fn {name}(");
+        sources.iter().any(|file| file.path == path && file.code().any(|(_, line)| line.contains(&function)))
+    };
+    let is_invariant = |number: u32| simulation.text.lines().any(|line| line.starts_with(&format!("//! {number}. ")));
+    let mut found = Vec::new();
+    for page in NAME_TESTS.map(page) {
+        let mut named = 0;
+        for (index, line) in page.text.lines().enumerate() {
+            // Every second part of a line stands between backticks.
+            let tests = line.split('`').skip(1).step_by(2).filter_map(|quoted| quoted.split_once("::"));
+            for (path, name) in tests.filter(|(path, _)| path.ends_with(".rs")) {
+                named += 1;
+                if !is_there(path, name) {
+                    found.push(at(&page, index + 1, &format!("there is no {name} in {path}")));
+                }
+            }
+            let unknown = invariants_in(line).into_iter().filter(|number| !is_invariant(*number));
+            found.extend(unknown.map(|number| at(&page, index + 1, &format!("there is no invariant {number}"))));
+        }
+        assert!(named > 0, "{} names no test", page.path);
+    }
+    tidy(&found, "Name the test that shows it now, as `path.rs::name`; if there is none, write one.");
+}
+
+/// The numbers that a line names as invariants: `invariant 8`, `invariants 2, 3 and 4`.
+fn invariants_in(line: &str) -> Vec<u32> {
+    let line = line.to_lowercase();
+    let Some((_, after)) = line.split_once("invariant ").or_else(|| line.split_once("invariants ")) else {
+        return Vec::new();
+    };
+    let words = after.split([' ', ',', '.', ';', '<', ')']).filter(|word| !word.is_empty());
+    words
+        .take_while(|word| *word == "and" || word.parse::<u32>().is_ok())
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+#[test]
+fn every_fault_is_shown_or_cannot_happen_or_is_not_there_yet() {
+    let faults = page("docs/faults.md");
+    let rows =
+        || faults.text.lines().enumerate().filter(|(_, line)| line.starts_with("| ") && !line.starts_with("| ---"));
+    let mut found = Vec::new();
+    for (index, line) in rows().filter(|(_, line)| !line.starts_with("| what went wrong")) {
+        let shown = line.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        if !["::", "Invariant ", "Cannot happen", "not there yet"].iter().any(|word| shown.contains(word)) {
+            found.push(at(&faults, index + 1, "nothing shows it"));
+        }
+    }
+    assert!(rows().count() > 70, "its rows are not found");
+    tidy(&found, "Name its test, or say why it cannot happen, or that what it is about is not there yet.");
+}

@@ -2,13 +2,17 @@
 
 use std::{
     collections::BTreeMap,
+    io::{self, Write},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use leasehold::{CancelCause, Handler, HandlerError, HandlerResult, JobContext, ResultExt, Worker, testing::TestBed};
+use leasehold::{
+    CancelCause, Handler, HandlerError, HandlerResult, JobContext, ResultExt, Shutdown, Worker,
+    testing::{Faults, FaultyBroker, FaultyGuard, TestBed},
+};
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// What a message asks of the handler.
 #[derive(Debug, Clone, Deserialize)]
@@ -151,4 +155,43 @@ pub(crate) fn worker(bed: &TestBed, book: &Book, vars: &[(&str, &str)]) -> Worke
     all.extend(vars);
     let vars: Vec<_> = all.iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect();
     bed.worker(&vars).queue("jobs", book.clone())
+}
+
+/// The same worker with faults of its own: of the queue `jobs`, of its dead-letter queue, and of the guard.
+pub(crate) fn apart(bed: &TestBed, worker: Worker) -> (Worker, [Faults; 3]) {
+    let broker = FaultyBroker::new(Arc::new(bed.broker.clone()));
+    let faults = [broker.faults("jobs"), broker.faults("jobs-dlq"), Faults::default()];
+    let guard = FaultyGuard::new(Arc::new(bed.guard.clone()), faults[2].clone());
+    (worker.adapters(Arc::new(broker), Arc::new(guard)), faults)
+}
+
+/// Runs a worker, and lets it crash after a while.
+pub(crate) async fn crashes_after(time: Duration, worker: Worker) {
+    timeout(time, worker.run(Shutdown::new())).await.expect_err("it runs until it crashes");
+}
+
+/// What is logged.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn subscriber(&self) -> impl tracing::Subscriber + Send + Sync + 'static {
+        let log = self.clone();
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,7 +1,6 @@
 //! Messages in SNS's envelopes, and settings that say otherwise than bodies do (rules T4, G9, G10).
 
 use std::{
-    io::{self, Write},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -17,7 +16,7 @@ use leasehold::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::bench::{Book, worker};
+use crate::bench::{Book, Log, worker};
 
 const SNS: (&str, &str) = ("LEASEHOLD_JOBS_ENVELOPE", "sns");
 
@@ -245,30 +244,4 @@ async fn envelopes_that_are_handed_on_are_told_of_once_a_queue() {
 /// A handler that takes anything.
 fn nothing() -> impl leasehold::Handler {
     handler(async |_: &Raw, _: &JobContext| HandlerResult::Ok(()))
-}
-
-/// What is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn subscriber(&self) -> impl tracing::Subscriber + Send + Sync + 'static {
-        let log = self.clone();
-        tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish()
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

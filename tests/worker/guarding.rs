@@ -1,11 +1,15 @@
 //! Who may run a key, and who may not (rules G1 to G12).
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use leasehold::{
-    Shutdown,
+    Handler, HandlerError, JobContext, Shutdown,
     clock::Millis,
     guard::{Claim, Owner, Pk, Record, Source, Status},
+    handler,
     testing::{Failure, Fault, TestBed},
 };
 use tokio::time::sleep;
@@ -436,5 +440,108 @@ async fn g8_a_store_that_answers_nothing_but_errors_is_away_too_and_burns_no_rec
         };
         let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), healing);
         assert_eq!((report.unwrap().done, bed.dead("jobs").len()), (60, 0), "{failure:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g1_a_delivery_of_a_done_key_costs_one_conditional_call() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    let before = bed.guard_faults.log().len();
+    for _ in 0..3 {
+        bed.send("jobs", r#"{"id":"a"}"#);
+    }
+    assert_eq!(worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap().suppressed, 3);
+    let mut calls: Vec<_> = bed.guard_faults.log().drain(before..).map(|call| call.operation).collect();
+    calls.retain(|call| !["facts", "control"].contains(call));
+    assert_eq!(calls, ["claim"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g1_a_record_that_is_swept_between_refusal_and_takeover_is_claimed_once_more() {
+    let (bed, book) = bed();
+    another_runs(&bed, "a", Duration::ZERO);
+    sleep(Duration::from_secs(3)).await;
+    bed.send("jobs", r#"{"id":"a"}"#);
+    bed.guard_faults.next("take_over", Fault::Delay(Duration::from_secs(1)));
+    let swept = async {
+        sleep(Duration::from_millis(500)).await;
+        bed.guard.sweep(&Pk("jobs#a".into()));
+    };
+    let (report, ()) = tokio::join!(worker(&bed, &book, &[]).run(bed.until_idle()), swept);
+    assert_eq!(report.unwrap().done, 1);
+    assert_eq!(bed.queue("jobs").calls()["receive"].entries, 1);
+    let writes: Vec<_> = bed.guard.history().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(writes, ["claim", "confirm"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g3_a_renewal_whose_reply_is_lost_ends_nothing() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":120000}"#);
+    bed.guard_faults
+        .decide_with(|call| (call.operation == "renew" && call.number % 2 == 1).then_some(Fault::LoseReply));
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, book.runs("a").len(), record(&bed, "a").takeovers), (1, 1, 0));
+    assert!(bed.guard_faults.calls()["renew"] >= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g6_attempts_are_counted_over_all_workers() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","first":["fail","fail","fail","fail","fail"]}"#);
+    let vars = [("LEASEHOLD_MAX_ATTEMPTS", "3"), ("LEASEHOLD_BACKOFF", "60s..60s")];
+    let mut lives = Vec::new();
+    for _ in 0..5 {
+        worker(&bed, &book, &vars).run(after(Duration::from_secs(5))).await.unwrap();
+        lives.push(book.runs("a").len());
+        sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!(lives, [1, 2, 3, 3, 3], "each worker makes one attempt, and none is made after the third");
+    assert_eq!(bed.dead("jobs")[0].1.as_ref().unwrap().failures, 3);
+}
+
+/// A payload that can be changed although it is lent.
+#[derive(serde::Deserialize)]
+struct Changing {
+    id: Mutex<String>,
+}
+
+#[tokio::test(start_paused = true)]
+async fn g10_a_handler_that_changes_its_payload_changes_no_key() {
+    let bed = TestBed::new(&["jobs"]);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let handler = handler({
+        let keys = Arc::clone(&keys);
+        move |payload: &Changing, cx: &JobContext| {
+            "changed".clone_into(&mut payload.id.lock().unwrap());
+            let mut keys = keys.lock().unwrap();
+            keys.push(cx.key().unwrap_or_default().to_owned());
+            let again = keys.len() == 1;
+            async move { if again { Err(HandlerError::new("it failed")) } else { Ok(()) } }
+        }
+    });
+    let handler = handler.key(|payload: &Changing| payload.id.lock().unwrap().clone());
+    let worker = bed.worker(&[("LEASEHOLD_QUEUES", "jobs")]).queue("jobs", handler);
+    assert_eq!(worker.run(bed.until_idle()).await.unwrap().done, 1);
+    assert_eq!(*keys.lock().unwrap(), ["jobs#a", "jobs#a"]);
+    let records: Vec<_> = bed.guard.records().into_iter().map(|record| (record.pk.0, record.status)).collect();
+    assert_eq!(records, [("jobs#a".to_owned(), Status::Done)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g8_without_a_record_duplicates_run_side_by_side() {
+    for mode in [("LEASEHOLD_GUARD_OUTAGE", "open"), ("LEASEHOLD_GUARD", "none")] {
+        let (bed, book) = bed();
+        for operation in ["claim", "probe"] {
+            bed.guard_faults.always(operation, Fault::Fail(Failure::Denied));
+        }
+        for _ in 0..2 {
+            bed.send("jobs", r#"{"id":"a","millis":5000}"#);
+        }
+        let report = worker(&bed, &book, &[mode]).run(bed.until_idle()).await.unwrap();
+        assert_eq!((report.done, book.began("a")), (2, vec![0, 0]), "{mode:?}");
     }
 }

@@ -378,3 +378,13 @@ async fn g10_ids_of_groups_are_kept_apart_on_a_high_throughput_queue_and_survive
     assert_eq!(work_off(&bed, &book, &vars, bed.until_idle()).await.done, 2);
     assert_eq!(bed.guard.records().len(), 2, "no record under another key");
 }
+
+#[tokio::test(start_paused = true)]
+async fn t1_a_delete_that_comes_too_late_for_a_fifo_queue_is_refused_and_the_next_delivery_is_deleted() {
+    let (bed, book) = bed();
+    send(&bed, "a", "a1", r#","millis":60000"#);
+    bed.queue_faults(QUEUE).always("change_visibility", Fault::Fail(Failure::HandleLost));
+    let report = work_off(&bed, &book, &[], bed.until_idle()).await;
+    assert_eq!((report.done, report.suppressed, book.runs("a1").len()), (1, 1, 1));
+    assert_eq!(bed.queue_faults(QUEUE).calls()["delete"], 2);
+}

@@ -1,6 +1,7 @@
 //! Both leases, and what happens when one of them ends (rules L1 to L10).
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
@@ -9,14 +10,14 @@ use leasehold::{
     CancelCause, Handler, HandlerResult, JobContext, Raw, Shutdown,
     guard::{Pk, Status},
     handler,
-    testing::{Failure, Fault, TestBed},
+    testing::{Failure, Fault, Faults, TestBed},
 };
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
 };
 
-use crate::bench::{Book, worker};
+use crate::bench::{Book, Log, crashes_after, worker};
 
 fn bed() -> (TestBed, Book) {
     (TestBed::new(&["jobs"]), Book::new())
@@ -213,4 +214,121 @@ async fn l8_all_the_time_there_is_can_be_asked_for() {
     let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id")];
     let report = bed.worker(&vars).queue("jobs", long).run(bed.until_idle()).await.unwrap();
     assert_eq!((report.done, report.failed), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l6_a_delay_that_is_throttled_costs_one_redelivery_and_is_not_sent_again() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":1000,"first":["fail"]}"#);
+    bed.queue_faults("jobs").next("change_visibility", Fault::Fail(Failure::Throttled));
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, report.left), (1, 1));
+    assert_eq!(bed.queue_faults("jobs").calls()["change_visibility"], 1);
+    assert_eq!(book.began("a"), [0, 30]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_slow_beats_keep_two_hundred_long_handlers() {
+    let (bed, book) = bed();
+    for id in 0..200 {
+        bed.send("jobs", format!(r#"{{"id":"{id}","millis":120000}}"#));
+    }
+    bed.queue_faults("jobs").always("change_visibility", Fault::DelayReply(Duration::from_secs(4)));
+    bed.guard_faults.always("renew", Fault::DelayReply(Duration::from_secs(4)));
+    let report = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "200")]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, bed.queue("jobs").calls()["receive"].entries), (200, 200));
+    assert!((0..200).all(|id| book.runs(&id.to_string()).len() == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l7_a_refusal_for_the_twelve_hours_stops_the_beats_and_not_the_run() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":60000}"#);
+    let faults = bed.queue_faults("jobs");
+    faults.always("change_visibility", Fault::Fail(Failure::TwelveHours));
+    let report = worker(&bed, &book, &[]).run(bed.until_idle()).await.unwrap();
+    assert_eq!((report.done, report.suppressed, book.runs("a").len()), (1, 1, 1));
+    let changes = calls_of(&faults, "change_visibility");
+    assert!(changes.values().all(|calls| *calls == 1), "{changes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_a_handle_that_is_lost_ends_its_own_run_and_no_other() {
+    let (bed, book) = bed();
+    for id in 0..10 {
+        bed.send("jobs", format!(r#"{{"id":"{id}","millis":50000}}"#));
+    }
+    let (faults, lost) = (bed.queue_faults("jobs"), Arc::new(Mutex::new(None)));
+    faults.decide_with({
+        let lost = Arc::clone(&lost);
+        move |call| {
+            let changes = call.operation == "change_visibility";
+            let is_lost = changes && *lost.lock().unwrap().get_or_insert_with(|| call.subject.clone()) == call.subject;
+            is_lost.then_some(Fault::Fail(Failure::HandleLost))
+        }
+    });
+    let report = worker(&bed, &book, &[("LEASEHOLD_GUARD", "none")]).run(bed.until_idle()).await.unwrap();
+    let runs: Vec<_> = (0..10).flat_map(|id| book.runs(&id.to_string())).collect();
+    let cancelled = runs.iter().filter(|run| run.cancelled == Some(CancelCause::LeaseLost)).count();
+    assert_eq!((report.done, runs.len(), cancelled), (10, 11, 1));
+    let lost = lost.lock().unwrap().clone().unwrap();
+    assert_eq!(calls_of(&faults, "change_visibility")[&lost], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_a_beat_that_is_denied_is_told_as_an_error_the_first_time() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":60000}"#);
+    bed.queue_faults("jobs").always("change_visibility", Fault::Fail(Failure::Denied));
+    let log = Log::default();
+    let told = tracing::subscriber::set_default(log.subscriber());
+    worker(&bed, &book, &[]).run(after(20)).await.unwrap();
+    drop(told);
+    let told = log.text();
+    let errors = told.lines().filter(|line| line.contains("ERROR") && line.contains("cannot be extended"));
+    assert_eq!(errors.count(), 1, "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l10_no_beat_outlives_its_delivery_however_that_ends() {
+    let (bed, book) = bed();
+    // Each run is long enough for one beat.
+    for end in ["fail", "fail_for_good", "panic", "not_yet", "charge_then_fail"] {
+        bed.send("jobs", format!(r#"{{"id":"{end}","millis":20000,"first":["{end}"]}}"#));
+    }
+    for body in [r#"{"id":"a","millis":20000}"#, r#"{"id":"a","millis":20000}"#, r#"{"id":"a"}"#, "nope", "{}"] {
+        bed.send("jobs", body);
+    }
+    worker(&bed, &book, &[]).run(after(1000)).await.unwrap();
+    assert!(bed.queue("jobs").is_empty());
+    let mut calls = BTreeMap::<_, Vec<_>>::new();
+    for call in bed.queue_faults("jobs").log() {
+        calls.entry(call.subject).or_default().push(call.operation);
+    }
+    calls.retain(|_, calls| calls.iter().all(|call| ["change_visibility", "delete"].contains(call)));
+    let ended = |calls: &[&str]| matches!(calls, [_] | ["change_visibility", _]);
+    assert!(calls.len() >= 15 && calls.values().all(|calls| ended(calls)), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l3_a_crash_after_hours_of_beats_hides_the_message_for_one_visibility_timeout() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":36000000}"#);
+    let vars = [("LEASEHOLD_HANDLER_TIMEOUT", "12h")];
+    let hours = Duration::from_secs(3 * 3600);
+    crashes_after(hours, worker(&bed, &book, &vars)).await;
+    worker(&bed, &book, &vars).run(after(60)).await.unwrap();
+    let runs = book.runs("a");
+    // A whole timeout, the skew, and what spreads those that wait.
+    let most = hours + Duration::from_secs(30 + 2 + 3);
+    assert!(runs.len() == 2 && runs[1].began <= most, "{runs:?}");
+}
+
+/// How often an operation was called, by its subject.
+fn calls_of(faults: &Faults, operation: &str) -> BTreeMap<String, usize> {
+    let mut calls = BTreeMap::new();
+    for call in faults.log().into_iter().filter(|call| call.operation == operation) {
+        *calls.entry(call.subject).or_default() += 1;
+    }
+    calls
 }

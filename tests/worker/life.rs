@@ -394,3 +394,43 @@ async fn t1_denied_deletes_stop_the_intake_and_heal() {
     assert!(received < 60, "{received} receives in ten minutes although nothing could be deleted");
     assert!((0..50).all(|n| book.runs(&n.to_string()).len() == 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn t1_a_delete_with_a_handle_that_is_lost_ends_nothing_and_is_not_sent_again() {
+    let (bed, book) = bed();
+    for n in 0..30 {
+        bed.send("jobs", format!(r#"{{"id":"{n}"}}"#));
+    }
+    let faults = bed.queue_faults("jobs");
+    faults.decide_with(|call| {
+        let is_lost = call.operation == "delete" && call.number % 3 == 1 && call.number <= 30;
+        is_lost.then_some(Fault::Fail(Failure::HandleLost))
+    });
+    let report = work_off(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "5")]).await;
+    assert_eq!((report.done, report.suppressed), (30, 10));
+    let mut handles: Vec<_> = faults.log().into_iter().filter(|call| call.operation == "delete").collect();
+    handles.sort_by(|a, b| a.subject.cmp(&b.subject));
+    assert!(handles.windows(2).all(|pair| pair[0].subject != pair[1].subject), "the same handle again: {handles:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t2_what_is_tried_again_is_the_same_message_and_nothing_is_sent() {
+    let (bed, book) = bed();
+    let id = bed.send("jobs", r#"{"id":"a","first":["fail","not_yet","fail"]}"#);
+    let report = work_off(&bed, &book, &[]).await;
+    assert_eq!((report.done, book.runs("a").len()), (1, 4));
+    assert!(!bed.queue_faults("jobs").calls().contains_key("send"));
+    let ids: Vec<_> = bed.guard.history().into_iter().map(|(_, record)| record.source.message_id).collect();
+    assert!(ids.iter().all(|seen| Some(seen) == id.as_ref()), "{ids:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t4_a_mebibyte_that_does_not_decode_is_dead_lettered_as_it_came() {
+    let (bed, book) = bed();
+    let body = "x".repeat(1024 * 1024);
+    bed.send("jobs", &*body);
+    bed.send("jobs", r#"{"id":"good"}"#);
+    let report = work_off(&bed, &book, &[]).await;
+    assert_eq!((report.dead, report.done, bed.guard.records().len()), (1, 1, 1));
+    assert!(bed.dead("jobs") == [(body, None)], "there is no room for the reason");
+}

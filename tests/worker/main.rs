@@ -9,6 +9,7 @@ mod api;
 mod bench;
 mod bodies;
 mod carrying;
+mod crashes;
 mod edges;
 mod envelopes;
 mod guarding;

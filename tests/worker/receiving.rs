@@ -7,7 +7,7 @@ use leasehold::{
     guard::Status,
     testing::{Failure, Fault, TestBed},
 };
-use tokio::time::sleep;
+use tokio::{runtime::Handle, time::sleep};
 
 use crate::bench::{Book, worker};
 
@@ -180,4 +180,29 @@ async fn r1_a_slow_delete_keeps_no_slot_from_the_next_handler() {
     let report = worker(&bed, &book, &[("LEASEHOLD_CONCURRENCY", "1")]).run(bed.until_idle()).await.unwrap();
     assert_eq!(report.done, 5);
     assert!((0..5).all(|id| book.began(&id.to_string()) == [0]), "all within a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_thousands_of_failed_polls_leave_no_task_behind() {
+    let (bed, book) = bed();
+    let faults = bed.queue_faults("jobs");
+    faults.decide_with(|call| {
+        let failure = if call.number % 2 == 0 { Failure::NoAnswer } else { Failure::Unavailable };
+        (call.operation == "receive").then_some(Fault::Fail(failure))
+    });
+    let alive_after = async |polls| {
+        while faults.calls().get("receive").is_none_or(|calls| *calls < polls) {
+            sleep(Duration::from_secs(60)).await;
+        }
+        Handle::current().metrics().num_alive_tasks()
+    };
+    let looks = async { (alive_after(100).await, alive_after(3_000).await) };
+    let shutdown = Shutdown::new();
+    let worker = worker(&bed, &book, &[]).run(shutdown.clone());
+    let (_, (first, last)) = tokio::join!(worker, async {
+        let seen = looks.await;
+        shutdown.drain();
+        seen
+    });
+    assert!(last <= first + 1, "{first} tasks after a hundred polls, {last} after three thousand");
 }

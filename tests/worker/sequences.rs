@@ -14,7 +14,7 @@ use std::{
 use leasehold::{
     CancelCause, Handler, HandlerResult, JobContext, Shutdown, StopReport, Worker,
     guard::{Pk, Record, Status},
-    testing::{Failure, Fault, Faults, FaultyBroker, FaultyGuard, TestBed},
+    testing::{Failure, Fault, Faults, TestBed},
 };
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -22,16 +22,13 @@ use tokio::{
     time::{Instant, advance, sleep, timeout},
 };
 
-use crate::bench::{Book, Job, worker};
+use crate::bench::{self, Book, Job, crashes_after, worker};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A worker with faults of its own: of its queue, of its dead-letter queue, and of the guard.
 fn apart(bed: &TestBed, book: &Book, vars: &[(&str, &str)]) -> (Worker, [Faults; 3]) {
-    let broker = FaultyBroker::new(Arc::new(bed.broker.clone()));
-    let faults = [broker.faults("jobs"), broker.faults("jobs-dlq"), Faults::default()];
-    let guard = FaultyGuard::new(Arc::new(bed.guard.clone()), faults[2].clone());
-    (worker(bed, book, vars).adapters(Arc::new(broker), Arc::new(guard)), faults)
+    bench::apart(bed, worker(bed, book, vars))
 }
 
 fn bed() -> (TestBed, Book) {
@@ -40,11 +37,6 @@ fn bed() -> (TestBed, Book) {
 
 fn record(bed: &TestBed, id: &str) -> Record {
     bed.guard.record(&Pk(format!("jobs#{id}"))).expect("it was claimed")
-}
-
-/// Runs a worker, and lets it crash after a while.
-async fn crashes_after(time: Duration, worker: Worker) {
-    timeout(time, worker.run(Shutdown::new())).await.expect_err("it runs until it crashes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,6 +142,19 @@ async fn g1_a_renewal_that_lands_between_look_and_takeover_is_honoured() {
     let taken = bed.guard.history().into_iter().find(|(name, _)| *name == "take_over").expect("in the end").1;
     assert!(taken.updated_at >= renewed.lease_until + 2 * SECOND, "{taken:?} although {renewed:?}");
     assert_eq!(book.runs("a").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l6_a_renewal_that_lands_after_its_own_release_changes_nothing() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","millis":19000,"first":["fail"]}"#);
+    let (slow, [_, _, guard]) = apart(&bed, &book, &[("LEASEHOLD_BACKOFF", "60s..60s")]);
+    guard.next("renew", Fault::HangThenApply(10 * SECOND));
+    slow.run(Shutdown::when(sleep(30 * SECOND))).await.unwrap();
+    guard.landed().await;
+    let writes: Vec<_> = bed.guard.history().into_iter().map(|(name, _)| name).collect();
+    assert_eq!((writes, guard.calls()["renew"]), (vec!["claim", "release"], 1));
+    assert_eq!((record(&bed, "a").status, record(&bed, "a").failures), (Status::Released, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -322,16 +327,22 @@ async fn l8_a_stuck_thread_that_is_redelivered_to_its_own_process_is_not_run_bes
     assert_eq!((report.done, report.stuck), (1, 0));
 }
 
-/// When a second worker begins a key whose first run, begun at zero, ignores its cancellation.
-async fn second_run_began() -> Duration {
+/// When a second worker begins a key whose first run, begun at zero, ignores its cancellation and goes on.
+async fn second_run_began(mode: (&str, &str)) -> Duration {
     let (bed, book) = bed();
     let (handler, mut begins, lets_go) = Stubborn::new();
     bed.send("jobs", r#"{"id":"a"}"#);
     let mut running = JoinSet::new();
+    if mode == OPEN {
+        for operation in ["claim", "probe"] {
+            bed.guard_faults.always(operation, Fault::Fail(Failure::Denied));
+        }
+    }
     // Its one slot is taken, so what it gives back comes to the other.
-    running.spawn(stubborn_worker(&bed, &handler, &[("LEASEHOLD_CONCURRENCY", "1")]).run(Shutdown::new()));
+    let vars = [("LEASEHOLD_CONCURRENCY", "1"), mode];
+    running.spawn(stubborn_worker(&bed, &handler, &vars).run(Shutdown::new()));
     begins.recv().await.expect("it begins");
-    running.spawn(worker(&bed, &book, &[]).run(Shutdown::new()));
+    running.spawn(worker(&bed, &book, &[mode]).run(Shutdown::new()));
     while book.runs("a").is_empty() {
         pass(SECOND).await;
     }
@@ -339,17 +350,29 @@ async fn second_run_began() -> Duration {
     book.runs("a")[0].began
 }
 
+const CLAIM: (&str, &str) = ("LEASEHOLD_GUARD", "claim");
+const OPEN: (&str, &str) = ("LEASEHOLD_GUARD_OUTAGE", "open");
+const NONE: (&str, &str) = ("LEASEHOLD_GUARD", "none");
+
 #[tokio::test(start_paused = true)]
 async fn d2_what_may_still_run_is_not_run_beside_by_another_worker_under_its_lease() {
-    let began = second_run_began().await;
+    let began = second_run_began(CLAIM).await;
     assert!(began >= 32 * SECOND, "after {began:?}: the lease is 30 s, the skew 2 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d2_without_a_record_what_may_still_run_is_run_beside_only_when_its_delivery_is_over() {
+    for mode in [OPEN, NONE] {
+        let began = second_run_began(mode).await;
+        assert!((30..35).contains(&began.as_secs()), "{mode:?}, after {began:?}: the timeout is 30 s");
+    }
 }
 
 #[cfg(feature = "planted")]
 #[tokio::test(start_paused = true)]
 async fn release_of_what_still_runs_is_found() {
     let _plant = crate::simulation::Plant::of(leasehold::testing::Planted::ReleaseOfRunning);
-    let began = second_run_began().await;
+    let began = second_run_began(CLAIM).await;
     assert!(began < 30 * SECOND, "the planted fault has no effect: {began:?}");
 }
 

@@ -19,7 +19,7 @@ async fn nothing(_: &Raw, _: &JobContext) -> HandlerResult {
 
 /// What is told of a worker that must not start.
 async fn refusal(worker: leasehold::Worker) -> Vec<String> {
-    match worker.run(Shutdown::new()).await {
+    match worker.run(Shutdown::when(sleep(Duration::from_secs(60)))).await {
         Err(WorkerError::Configuration(problems)) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{other:?}"),
     }
@@ -184,5 +184,19 @@ async fn r5_a_key_from_ids_that_the_queue_does_not_give_or_does_not_keep_apart_i
             }
             None => drop(worker.run(Shutdown::when(sleep(Duration::from_secs(1)))).await.expect("it starts")),
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_a_dead_letter_queue_that_is_not_there_is_told_before_the_first_receive() {
+    let bed = TestBed::new(&["jobs"]);
+    let elsewhere = MemoryQueueSettings { redrive: Some(("gone".into(), 5)), ..MemoryQueueSettings::default() };
+    bed.broker.create("moved", elsewhere);
+    for (queue, dead_letter) in [("moved", "redrive-policy"), ("jobs", "gone")] {
+        let vars = [("LEASEHOLD_QUEUES", queue), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_DEAD_LETTER", dead_letter)];
+        let problems = refusal(bed.worker(&vars).queue(queue, handler(nothing))).await;
+        let told = matches!(&problems[..], [problem] if problem.contains("gone") && problem.contains("DEAD_LETTER"));
+        assert!(told, "{queue}: {problems:#?}");
+        assert!(!bed.queue_faults(queue).calls().contains_key("receive"));
     }
 }

@@ -160,3 +160,28 @@ async fn d1_a_parked_poll_comes_back_before_the_drain_ends_however_long_its_wait
     assert!(start.elapsed() < Duration::from_secs(7), "{:?}: the polls were cut off", start.elapsed());
     assert_eq!(bed.queue("jobs").visible(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn d1_a_worker_that_is_stopped_as_it_starts_leaves_no_receive_behind() {
+    let (bed, book) = bed();
+    worker(&bed, &book, &[]).run(Shutdown::when(sleep(Duration::from_millis(50)))).await.unwrap();
+    bed.send("jobs", r#"{"id":"a"}"#);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!((bed.queue("jobs").visible(), bed.queue_faults("jobs").calls()["receive"]), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d3_a_drain_drops_nothing_between_effect_and_delete() {
+    let slow = |time| [Fault::Delay(time), Fault::DelayReply(time)];
+    for (guard, operation) in [("claim", "confirm"), ("claim", "delete"), ("none", "delete")] {
+        for fault in slow(Duration::from_secs(4)) {
+            let (bed, book) = bed();
+            bed.send("jobs", r#"{"id":"a","millis":1000}"#);
+            let faults = if operation == "delete" { bed.queue_faults("jobs") } else { bed.guard_faults.clone() };
+            faults.next(operation, fault);
+            let report = worker(&bed, &book, &[("LEASEHOLD_GUARD", guard)]).run(after(2)).await.unwrap();
+            assert_eq!((report.done, report.left, faults.pending()), (1, 0, 0), "{guard}, {operation}, {fault:?}");
+            assert!(bed.queue("jobs").is_empty(), "{guard}, {operation}, {fault:?}");
+        }
+    }
+}
