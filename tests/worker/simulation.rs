@@ -67,7 +67,7 @@ use trace::Written;
 const SEEDS: u64 = 1_000;
 
 /// What so many seeds must have met.
-const MUST_MEET: [&str; 28] = [
+const MUST_MEET: [&str; 29] = [
     "a follower begins",
     "a follower of a dead head begins",
     "a head begins again before its followers",
@@ -94,6 +94,7 @@ const MUST_MEET: [&str; 28] = [
     "redelivered",
     "resumed",
     "several queues",
+    "shortened",
     "stuck call",
     "taken over",
 ];

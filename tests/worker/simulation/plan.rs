@@ -119,6 +119,8 @@ pub(crate) enum Act {
 pub(crate) enum Meddling {
     /// A message in flight becomes visible.
     Redeliver,
+    /// A message in flight becomes visible that soon: a stale handle has shortened its delivery.
+    Shorten(Duration),
     /// So many receives bring nothing.
     EmptyReceives(u64),
     /// An operator pauses a queue for so long.
@@ -366,6 +368,7 @@ fn meddling(chance: &mut Rng) -> Meddling {
         0 => Meddling::EmptyReceives(chance.u64(1..=4)),
         1 => Meddling::Suspend(seconds(chance, 1..60)),
         2 => Meddling::Pause(seconds(chance, 1..40)),
+        3 | 4 => Meddling::Shorten(seconds(chance, 1..8)),
         _ => Meddling::Redeliver,
     }
 }

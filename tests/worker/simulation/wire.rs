@@ -243,6 +243,7 @@ impl Queue for FarQueue {
         let received = self.inner.receive(ask).await?;
         for received in &received {
             self.note(format_args!("hands out {} {}", received.handle.as_str(), received.message.body));
+            self.world.saw(self.tag(&received.message.id), received.handle.clone());
             self.world.promise.groups.received(&self.tag(&received.message.id));
         }
         Ok(received)

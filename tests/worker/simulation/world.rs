@@ -11,7 +11,7 @@ use fastrand::Rng;
 use leasehold::{
     clock::Clock,
     guard::{Change, Control, ControlKey, Guard, GuardError, Paused, Pk, Status, Written, memory::MemoryGuard},
-    message::{Attribute, DEAD_LETTER_ATTRIBUTE, Message},
+    message::{Attribute, DEAD_LETTER_ATTRIBUTE, Message, ReceiptHandle},
     queue::{Outgoing, Queue, Receive},
     testing::{Faults, MemoryBroker, MemoryQueue, MemoryQueueSettings},
 };
@@ -45,6 +45,8 @@ pub(crate) struct World {
     unconditional_confirm: bool,
     /// How often each key was run.
     runs: Mutex<BTreeMap<usize, u32>>,
+    /// The last handle of each message.
+    handles: Mutex<BTreeMap<String, ReceiptHandle>>,
     /// Of all lives: what is stuck on the wire outlives its worker.
     faults: Mutex<Vec<Faults>>,
 }
@@ -104,6 +106,7 @@ impl World {
             finish: CancellationToken::new(),
             unconditional_confirm,
             runs: Mutex::default(),
+            handles: Mutex::default(),
             faults: Mutex::default(),
         }
     }
@@ -207,6 +210,16 @@ impl World {
                         self.promise.groups.redelivered(&line.tag(&message.id));
                     }
                 }
+                Meddling::Shorten(time) => {
+                    let messages = jobs.messages();
+                    let tag = chance.choice(&messages).map(|message| line.tag(&message.id)).unwrap_or_default();
+                    if let Some(handle) = self.handle(&tag)
+                        && jobs.change_visibility(&handle, time).await.is_ok()
+                    {
+                        self.trace.met("shortened");
+                        self.promise.groups.redelivered(&tag);
+                    }
+                }
                 Meddling::EmptyReceives(receives) => jobs.empty_receives(receives),
                 Meddling::Pause(time) => {
                     self.pause(&line.queues[0], true).await;
@@ -292,6 +305,15 @@ impl World {
         let spells = self.plan.hazards.spells.iter().filter(|spell| spell.what == Wrong::Stalled(worker));
         let now_and_here = spells.filter(|spell| now < self.plan.storm && spell.from <= now && now < spell.until);
         now_and_here.map(|spell| spell.until - now).max()
+    }
+
+    /// A queue hands out a message.
+    pub(crate) fn saw(&self, tag: String, handle: ReceiptHandle) {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(tag, handle);
+    }
+
+    fn handle(&self, tag: &str) -> Option<ReceiptHandle> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).get(tag).cloned()
     }
 
     /// Keeps what is stuck on the wire of a life.
