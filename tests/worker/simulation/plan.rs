@@ -359,8 +359,13 @@ fn script(chance: &mut Rng) -> Script {
     ];
     let steps = chance.bool();
     let many = if chance.bool() { 0 } else { chance.usize(1..=5) };
-    let acts = (0..many).filter_map(|_| chance.choice(ACTS)).collect();
-    Script { acts, hopeless: chance.u8(0..10) == 0, steps }
+    let mut acts: Vec<_> = (0..many).filter_map(|_| chance.choice(ACTS)).collect();
+    let (patient, hopeless) = (chance.u8(0..8) == 0, chance.u8(0..10) == 0);
+    if patient {
+        // More often than it may fail.
+        acts = vec![Act::NotYet; 5];
+    }
+    Script { acts, hopeless, steps }
 }
 
 fn meddling(chance: &mut Rng) -> Meddling {

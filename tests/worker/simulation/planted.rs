@@ -38,7 +38,7 @@ fn confirm_after_delete_is_found() {
 
 #[test]
 fn unconditional_confirm_is_found() {
-    found_within(1_500, true, "a former owner's confirm changed");
+    found_within(300, true, "a former owner's confirm changed");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn followers_that_run_ahead_are_found() {
 #[test]
 fn undeleted_head_that_frees_its_group_is_found() {
     let _plant = Plant::of(Planted::UndeletedHeadFreesGroup);
-    found_within(400, false, "behind it has begun");
+    found_within(300, false, "behind it has begun");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn one_attempt_more_is_found() {
 #[test]
 fn not_yet_that_counts_is_found() {
     let _plant = Plant::of(Planted::NotYetCounts);
-    found_within(500, false, "invariant 7");
+    found_within(300, false, "invariant 7");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn fence_that_stands_still_is_found() {
 #[test]
 fn takeover_without_the_skew_is_found() {
     let _plant = Plant::of(Planted::TakeoverWithoutSkew);
-    found_within(500, false, "before its owner's lease ended");
+    found_within(300, false, "before its owner's lease ended");
 }
 
 #[test]
