@@ -119,7 +119,7 @@ impl JobContext {
         };
         let generation = match claim.step(&name) {
             Some(step) if step.state == StepState::Done => return recorded(&name, step),
-            Some(step) if step.state == StepState::Undone => step.generation + 1,
+            Some(step) if step.state == StepState::Undone => step.generation.saturating_add(1),
             Some(step) => step.generation,
             None => 1,
         };

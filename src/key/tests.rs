@@ -147,7 +147,7 @@ proptest! {
 
     #[test]
     fn what_is_said_of_two_queues_never_has_one_key(
-        one in (proptest::option::of(name()), name()), two in (proptest::option::of(name()), name()),
+        one in (proptest::option::of("[a/]{0,2}"), "[a/]{0,2}"), two in (proptest::option::of("[a/]{0,2}"), "[a/]{0,2}"),
     ) {
         let [a, b] = [&one, &two].map(|(namespace, queue)| control_pk(namespace.as_deref(), queue));
         prop_assert_eq!(a == b, one == two, "{:?} {:?}", a, b);
