@@ -16,7 +16,7 @@ pub fn settings(data: &[u8]) {
                 warnings.iter().for_each(|warning| drop(warning.to_string()));
                 let problems: Vec<_> = config.check().into_iter().filter(|_| !config.queues.is_empty()).collect();
                 assert_eq!(problems, []);
-                config.notes(&config.explain(&vars));
+                let _ = config.notes(&config.explain(&vars));
             }
             Err(problems) => {
                 assert!(problems.iter().all(|problem| !problem.what.is_empty() && !problem.mend.is_empty()))
