@@ -7,9 +7,10 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use leasehold::{
     aws::Aws,
-    guard::{Status, dynamodb::DynamoDbGuard},
+    guard::{Guard, Pk, Status, dynamodb::DynamoDbGuard},
     queue::{BATCH, Broker, QueueAddress, Receive},
 };
 
@@ -44,8 +45,13 @@ impl Books {
         left: u64,
         killed: u64,
     ) -> anyhow::Result<Self> {
-        let records = DynamoDbGuard::new(aws.dynamodb(), TABLE.to_owned()).records().await?;
-        let records = records.into_iter().map(|record| (record.pk.0, record.status)).collect();
+        let guard = DynamoDbGuard::new(aws.dynamodb(), TABLE.to_owned());
+        // One by one: a scan of so many is too much for the embedded engine.
+        let read = load.sent.keys().map(|(queue, id)| async {
+            let pk = pk(*queue, *id);
+            anyhow::Ok(guard.read(&Pk(pk.clone())).await?.map(|record| (pk, record.status)))
+        });
+        let records = stream::iter(read).buffered(4).try_filter_map(async |record| Ok(record)).try_collect().await?;
         let mut counted = BTreeMap::new();
         for key in std::fs::read_to_string(effects)?.lines() {
             *counted.entry(key.to_owned()).or_default() += 1;
@@ -59,7 +65,7 @@ impl Books {
         let book = lock(&self.book);
         let (mut repeated, mut dead) = (0, BTreeSet::new());
         for ((queue, id), work) in &self.load.sent {
-            let pk = format!("{}#n:{id}", OPERATIONS[*queue]);
+            let pk = pk(*queue, *id);
             let done = match queue {
                 2 => self.effects.get(&pk).copied().unwrap_or_default(),
                 _ => book.calls.get(id).map_or(0, |calls| calls.done),
@@ -103,6 +109,11 @@ impl Books {
         );
         (text, wrong)
     }
+}
+
+/// The primary key of a piece of work.
+fn pk(queue: usize, id: u64) -> String {
+    format!("{}#n:{id}", OPERATIONS[queue])
 }
 
 /// The bodies of all that is dead-lettered.
