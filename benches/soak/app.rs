@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Collected, Empty};
 use hyper::{
     Request, Response, StatusCode,
     body::{Bytes, Incoming},
@@ -75,7 +75,7 @@ async fn serve(listener: TcpListener, book: Arc<Mutex<Book>>) {
 
 async fn answer(request: Request<Incoming>, book: &Mutex<Book>) -> Result<Response<Empty<Bytes>>, Infallible> {
     let mut response = Response::new(Empty::new());
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
     let Ok(work) = serde_json::from_slice::<Work>(&body) else {
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);

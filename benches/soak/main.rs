@@ -70,9 +70,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let mut watch = Watch::of(&workers.long_lived, Duration::from_secs((args.seconds / 120).max(1)));
     let mut load = Load::open(&aws, args.seed).await?;
     let ends_at = Instant::now() + Duration::from_secs(args.seconds);
-    let (sent, killed, watched) =
-        tokio::join!(load.send(&engine, ends_at), workers.harass(args.seed, ends_at), watch.until(ends_at),);
-    (sent?, killed?, watched?);
+    tokio::try_join!(load.send(&engine, ends_at), workers.harass(args.seed, ends_at), watch.until(ends_at),)?;
     let left = settled(&engine).await?;
     workers.stop().await?;
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::workers::Worker;
 
 /// What is looked at: its name, and how much it may grow in any case.
-const SERIES: [(&str, f64); 4] = [("rss_kb", 4_096.0), ("threads", 3.0), ("fds", 10.0), ("slots_taken", f64::MAX)];
+const SERIES: [(&str, f64); 4] = [("rss_kb", 4_096.0), ("threads", 3.0), ("fds", 20.0), ("slots_taken", f64::MAX)];
 
 type Sample = (f64, [f64; SERIES.len()]);
 

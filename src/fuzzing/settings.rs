@@ -19,7 +19,7 @@ pub fn settings(data: &[u8]) {
                 let _ = config.notes(&config.explain(&vars));
             }
             Err(problems) => {
-                assert!(problems.iter().all(|problem| !problem.what.is_empty() && !problem.mend.is_empty()))
+                assert!(problems.iter().all(|problem| !problem.what.is_empty() && !problem.mend.is_empty()));
             }
         }
     }
