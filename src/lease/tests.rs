@@ -49,6 +49,25 @@ async fn l4_a_transient_failure_is_tried_again_inside_what_remains() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l4_after_a_failed_beat_its_part_of_what_remains_is_waited_for() {
+    let (lease, start) = lease();
+    let beats = RefCell::new(Vec::new());
+    let beat = |_| {
+        beats.borrow_mut().push((start.elapsed(), lease.left()));
+        async { Beat::Transient }
+    };
+    keep(&lease, None, beat, pin!(sleep(Duration::from_secs(29)))).await;
+    let beats = beats.into_inner();
+    assert!(beats.len() > 4, "{beats:?}");
+    for pair in beats.windows(2) {
+        let part = (pair[0].1 / RETRY_PART).max(LENGTH / SHORTEST_RETRY);
+        // Timers are a millisecond late at the most.
+        let waits = part / 2..=part * 3 / 2 + Duration::from_millis(2);
+        assert!(waits.contains(&(pair[1].0 - pair[0].0)), "{waits:?}: {pair:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn l4_a_lost_lease_ends_at_once_and_is_never_beaten_again() {
     let (lease, start) = lease();
     let over = async {
