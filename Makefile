@@ -6,7 +6,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test check simulate bench localstack-up localstack-down
+.PHONY: help demo dev test check simulate bench fuzz soak coverage mutants localstack-up localstack-down
 
 CARGO := cargo
 FEATURES := --locked --all-features
@@ -40,6 +40,28 @@ simulate: ## Simulate SEEDS=N runs of workers under faults (20000 unless set), f
 
 bench: ## Measure beside a bare loop; ARGS="--rounds 3 --only guarded"; first builds everything in release, which takes minutes
 	$(CARGO) bench $(FEATURES) --bench throughput -- $(ARGS)
+
+FUZZ_SECONDS := 30
+fuzz: ## Fuzz what decodes, FUZZ_SECONDS=N for each target (30); needs nightly Rust and cargo-fuzz
+	@$(CARGO) +nightly --version >/dev/null 2>&1 || { echo "no nightly Rust: rustup toolchain install nightly"; exit 1; }
+	@command -v cargo-fuzz >/dev/null || { echo "no cargo-fuzz: cargo install --locked cargo-fuzz"; exit 1; }
+	@cp Cargo.lock fuzz/ # the dependencies that are tested, and libFuzzer
+	@for target in $$(ls fuzz/seeds); do mkdir -p target/fuzz/corpus/$$target; \
+		$(CARGO) +nightly fuzz run --dev --sanitizer none --target-dir target/fuzz $$target target/fuzz/corpus/$$target \
+		fuzz/seeds/$$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=8192; done
+
+soak: ## Soak a worker in mixed load and kills, SOAK_SECONDS=N (600); plot and samples go to target/soak
+	$(CARGO) bench $(FEATURES) --profile dev --bench soak
+
+coverage: ## Count the lines that tests reach; needs cargo-tarpaulin
+	@command -v cargo-tarpaulin >/dev/null || { echo "no cargo-tarpaulin: cargo install --locked cargo-tarpaulin"; exit 1; }
+	$(CARGO) tarpaulin $(FEATURES) --lib --test worker --test contract --engine ptrace --target-dir target/tarpaulin \
+		--include-files 'src/*' --exclude-files 'src/bin/*' --timeout 300 --out Stdout $(ARGS)
+
+mutants: ## Change the modules that decide, in place, and see tests go red; needs cargo-mutants; ARGS="--shard 0/8"
+	@command -v cargo-mutants >/dev/null || { echo "no cargo-mutants: cargo install --locked cargo-mutants"; exit 1; }
+	@git diff --quiet || { echo "commit first: mutants are made in place, where all is built already"; exit 1; }
+	$(CARGO) mutants --in-place --output target $(ARGS)
 
 localstack-up: ## Start LocalStack and deploy infra/queue.yaml into it; prints the environment for a worker
 	@localstack/up

@@ -207,7 +207,76 @@ impl fmt::Debug for Clock {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Any that a setting, a header or a handler can come up with, and what borders on them.
+    fn any_duration() -> impl Strategy<Value = Duration> {
+        prop_oneof![
+            (0..100_000_u64).prop_map(Duration::from_millis),
+            any::<u64>().prop_map(Duration::from_millis),
+            (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Duration::new(secs, nanos)),
+            Just(Duration::MAX),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn t2_no_bounds_and_no_attempt_number_take_a_back_off_out_of_its_range(
+            base in any_duration(), cap in any_duration(), n in prop_oneof![0..70_u32, any::<u32>()], seed: u64,
+        ) {
+            let chance = Mutex::new(fastrand::Rng::with_seed(seed));
+            let clock = Clock { wall: Wall::System, chance: Arc::new(chance) };
+            let full = backoff(base, cap, n, |most| most);
+            prop_assert!(full <= cap && full + Duration::from_nanos(1) >= base.min(cap), "{full:?}");
+            prop_assert!(backoff(base, cap, n.saturating_add(1), |most| most) >= full);
+            let wait = clock.backoff((base, cap), n);
+            prop_assert!(full / 2 <= wait && wait <= full, "{wait:?} of {full:?}");
+        }
+
+        #[test]
+        fn t2_a_back_off_doubles_until_its_cap(base in 1..100_000_u64, n in 1..30_u32) {
+            let wait = |n| backoff(Duration::from_millis(base * 2), Duration::MAX, n, |most| most);
+            prop_assert_eq!(wait(1), Duration::from_millis(base * 2));
+            prop_assert_eq!(wait(n + 1), wait(n) * 2);
+        }
+
+        #[test]
+        fn moments_end_where_they_cannot_be_told_and_never_wrap(at: u64, by in any_duration()) {
+            let later = Millis(at) + by;
+            prop_assert!(later >= Millis(at) && Millis(at).since(later).is_zero());
+            prop_assert_eq!(later.since(Millis(at)), Duration::from_millis(millis(by).min(u64::MAX - at)));
+        }
+
+        #[test]
+        fn g4_a_moment_in_seconds_is_past_with_the_first_millisecond_of_its_second(at: u64, by in 0..3_000_u64) {
+            let (seconds, now) = (Millis(at).seconds(), at.saturating_add(by));
+            prop_assert_eq!(seconds.0, at / 1000 + u64::from(at % 1000 > 0));
+            prop_assert_eq!(seconds.is_past(Millis(now)), now >= seconds.0.saturating_mul(1000));
+        }
+
+        #[test]
+        fn whole_seconds_are_no_shorter_and_less_than_a_second_longer(at: u64, nanos in 0..1_000_000_u64) {
+            let time = Duration::from_millis(at) + Duration::from_nanos(nanos);
+            let whole = whole_seconds(time);
+            prop_assert!(whole.subsec_nanos() == 0 && whole >= time && whole - time < Duration::from_secs(1));
+        }
+
+        #[test]
+        fn what_is_told_in_utc_is_read_back_and_no_text_is_a_panic(seconds in 0..253_402_300_800_u64, text: String) {
+            let at = Millis(seconds * 1000);
+            prop_assert_eq!(Millis::from_rfc_3339(&at.utc()), Some(at));
+            let _ = Millis::from_rfc_3339(&text);
+        }
+    }
+
+    #[test]
+    fn jitter_comes_from_all_of_its_range() {
+        let clock = Clock { wall: Wall::System, chance: Arc::new(Mutex::new(fastrand::Rng::with_seed(1))) };
+        let drawn: std::collections::BTreeSet<_> = (0..200).map(|_| clock.part_of(Duration::from_millis(3))).collect();
+        assert_eq!(drawn, [0, 1, 2, 3].map(Duration::from_millis).into());
+    }
 
     #[test]
     fn seconds_round_up_and_are_past_only_when_their_second_has_come() {

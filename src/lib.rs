@@ -74,7 +74,7 @@
 //!
 //! Features, none of them on by default: `http` has handlers that are apps in any language; `serve` tells a worker's health over
 //! HTTP; `s3` fetches bodies that are in S3; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
-//! process, for `leasehold demo` and `dev` and for tests. (`planted` is for this package's own tests.)
+//! process, for `leasehold demo` and `dev` and for tests. (`planted` and `fuzzing` are for this package's own tests.)
 //!
 //! # The life of a message
 //!
@@ -137,6 +137,9 @@ mod serve;
 pub mod testing;
 #[cfg(feature = "demo")]
 pub mod embedded;
+#[cfg(all(unix, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 
 pub use config::{Config, Problem};
 #[cfg(unix)]

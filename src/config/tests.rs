@@ -185,6 +185,31 @@ proptest! {
     }
 
     #[test]
+    fn a_duration_is_its_number_of_units_or_it_is_refused(number: u64, unit in "(ms|s|m|h|d|w|S| s|\\.5s|)") {
+        let factor = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000_u64)];
+        let factor = factor.into_iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor);
+        let century = 36_500 * 86_400_000;
+        let exact = factor.and_then(|factor| number.checked_mul(factor)).filter(|millis| *millis <= century);
+        let read = format!("{number}{unit}").parse::<DurationText>().ok();
+        prop_assert_eq!(read, exact.map(|millis| DurationText(Duration::from_millis(millis))));
+    }
+
+    #[test]
+    fn ranges_round_trip(low in 0_u64..3_153_600_000_000, high in 0_u64..3_153_600_000_000) {
+        let [floor, ceiling] = [low, high].map(Duration::from_millis);
+        let (visibility, backoff) = (VisibilityTimeout { floor, ceiling }, Backoff { base: floor, cap: ceiling });
+        prop_assert_eq!(visibility.to_string().parse(), Ok(visibility));
+        prop_assert_eq!(backoff.to_string().parse(), Ok(backoff));
+    }
+
+    #[test]
+    fn rates_round_trip(thousandths in 1..=1_000_000_000_u32) {
+        let rate = Rate::per_second(f64::from(thousandths) / 1000.0).expect("a rate");
+        prop_assert_eq!(rate.to_string().parse(), Ok(rate));
+        prop_assert_eq!(rate.interval(), Duration::from_secs(1000) / thousandths);
+    }
+
+    #[test]
     fn handlers_round_trip(program in "[^\0]{1,8}", args in proptest::collection::vec("[^\0]{0,8}", 0..4)) {
         let handler = HandlerSpec::Exec { program, args };
         prop_assert_eq!(handler.to_string().parse(), Ok(handler));

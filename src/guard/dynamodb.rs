@@ -27,10 +27,10 @@ use errors::{Answer, meaning, stood_in_the_way};
 use expressions::{CLAIMABLE, Expressions, Update};
 use record::{Item, number, text};
 
-mod control;
+pub(crate) mod control;
 mod errors;
 mod expressions;
-mod record;
+pub(crate) mod record;
 mod table;
 
 pub use table::create_table;

@@ -33,7 +33,7 @@ use said::Said;
 
 mod facts;
 mod place;
-mod said;
+pub(crate) mod said;
 #[cfg(test)]
 mod tests;
 
@@ -260,7 +260,7 @@ async fn feed(input: Option<ChildStdin>, body: &str) -> io::Result<()> {
     }
 }
 
-fn verdict(status: ExitStatus, stderr: &Said) -> HandlerResult {
+pub(crate) fn verdict(status: ExitStatus, stderr: &Said) -> HandlerResult {
     let error = |code: String| HandlerError::new(stderr.text_after(&status.to_string())).reason(code);
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),

@@ -25,7 +25,7 @@ use crate::{
 use super::{Cancelled, Handler, HandlerError, HandlerResult, JobContext, Probe, Raw, Traits};
 use reply::Head;
 
-mod reply;
+pub(crate) mod reply;
 mod request;
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,8 @@ const LONGEST_KEY: usize = 255;
 impl StepKey {
     fn new(key: &str, step: &str, generation: u32) -> Self {
         let mut text = format!("{key}/{step}");
-        if generation > 1 {
+        // A name with a slash always has its generation: `a/2` is no second generation of `a`.
+        if generation > 1 || step.contains('/') {
             text = format!("{text}/{generation}");
         }
         if text.len() > LONGEST_KEY || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -119,7 +120,7 @@ impl JobContext {
         };
         let generation = match claim.step(&name) {
             Some(step) if step.state == StepState::Done => return recorded(&name, step),
-            Some(step) if step.state == StepState::Undone => step.generation + 1,
+            Some(step) if step.state == StepState::Undone => step.generation.saturating_add(1),
             Some(step) => step.generation,
             None => 1,
         };
@@ -200,6 +201,47 @@ async fn write(claim: &ExecutionLease, name: &str, step: Step) -> HandlerResult 
         Err(error) => {
             let text = format!("step {name:?} ended, and can never be recorded: {error}");
             Err(HandlerError::new(text).permanent().reason("step_not_recorded"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{prelude::*, sample::select};
+
+    use super::*;
+    use crate::key::{Key, KeyHash, pk};
+
+    fn step_key(key: &str, step: &str, generation: u32) -> StepKey {
+        let pk = pk(Some("n/1"), "q", &Key::from(key), KeyHash::Long).expect("a key");
+        StepKey::new(&pk.0, step, generation)
+    }
+
+    #[test]
+    fn s1_a_step_named_like_a_later_generation_of_another_has_its_own_downstream_key() {
+        assert_eq!(step_key("k", "a", 1).as_str(), "n%2F1/q#k/a");
+        assert_eq!(step_key("k", "a", 2).as_str(), "n%2F1/q#k/a/2");
+        assert_eq!(step_key("k", "a/2", 1).as_str(), "n%2F1/q#k/a/2/1");
+    }
+
+    const STEPS: [&str; 8] = ["a", "a/2", "a/2/2", "a/1", "/", "//2", "a 2", "a/ 2"];
+
+    proptest! {
+        #[test]
+        fn s1_different_keys_steps_and_generations_never_have_one_downstream_key(
+            one in (select(vec!["a", "a/2"]), select(STEPS.to_vec()), 1..4_u32),
+            two in (select(vec!["a", "a/2"]), select(STEPS.to_vec()), 1..4_u32),
+        ) {
+            let [a, b] = [&one, &two].map(|(key, step, generation)| step_key(key, step, *generation));
+            prop_assert_eq!(a == b, one == two, "{} {}", a, b);
+        }
+
+        #[test]
+        fn s1_a_downstream_key_is_visible_ascii_that_payment_providers_take(
+            key in ".{1,300}", step in ".{1,300}", generation: u32,
+        ) {
+            let key = step_key(&key, &step, generation);
+            prop_assert!(key.as_str().len() <= LONGEST_KEY && key.as_str().bytes().all(|byte| byte.is_ascii_graphic()));
         }
     }
 }

@@ -129,6 +129,43 @@ proptest! {
     }
 
     #[test]
+    fn g10_hashed_or_not_a_primary_key_tells_what_it_names_apart(
+        one in (proptest::option::of(name()), name(), whole()),
+        two in (proptest::option::of(name()), name(), whole()),
+    ) {
+        let [a, b] = [&one, &two].map(|(namespace, operation, (_, key))| {
+            pk(namespace.as_deref(), operation, key, KeyHash::Always)
+        });
+        if let (Some(a), Some(b)) = (a, b) {
+            let same = (&one.0, &one.1, &one.2.0) == (&two.0, &two.1, &two.2.0);
+            prop_assert_eq!(a == b, same, "{:?} {:?}", a, b);
+            prop_assert!(belongs(&a, one.0.as_deref(), &one.1));
+            let other_place = (&one.0, &one.1) != (&two.0, &two.1);
+            prop_assert_eq!(belongs(&a, two.0.as_deref(), &two.1), !other_place, "{:?} in {:?} {:?}", a, two.0, two.1);
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_two_queues_never_has_one_key(
+        one in (proptest::option::of("[a/]{0,2}"), "[a/]{0,2}"), two in (proptest::option::of("[a/]{0,2}"), "[a/]{0,2}"),
+    ) {
+        let [a, b] = [&one, &two].map(|(namespace, queue)| control_pk(namespace.as_deref(), queue));
+        prop_assert_eq!(a == b, one == two, "{:?} {:?}", a, b);
+        prop_assert!(a.0.starts_with("#control#"));
+    }
+
+    /// What stands at a pointer is the key, whatever the names on the way to it.
+    #[test]
+    fn g10_every_value_is_found_at_its_own_pointer(name in any::<String>(), other in any::<String>(), id in any::<String>()) {
+        let body = serde_json::json!({ "a": [0, { &*other: 1, &*name: id }] }).to_string();
+        let pointer = format!("/a/1/{}", name.replace('~', "~0").replace('/', "~1"));
+        match derive(&body, &[&pointer]) {
+            Ok(key) => prop_assert_eq!(key, Key::from(id).to_string()),
+            Err(why) => prop_assert!(id.is_empty() && why.ends_with("is empty"), "{}", why),
+        }
+    }
+
+    #[test]
     fn g10_two_texts_are_one_key_only_if_they_are_one_text(a in "[a#/:%25\n]{1,5}", b in "[a#/:%25\n]{1,5}") {
         prop_assert_eq!(Key::from(a.as_str()) == Key::from(b.as_str()), a == b);
     }
@@ -292,6 +329,70 @@ proptest! {
         let compact = serde_json::to_string(&sorted(&value)).expect("JSON");
         prop_assert_eq!(print(&FingerprintSource::Body, &text.expect("JSON")), sha256([format!("json:{compact}")]));
     }
+}
+
+proptest! {
+    #[test]
+    fn g9_one_value_has_one_fingerprint_however_it_is_written(value in json_value(), seed: u64) {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let written = written(&value, &mut chance);
+        prop_assert!(same(&value.to_string(), &written), "{}", written);
+        let source = FingerprintSource::Pointers(vec!["/0".into(), "/a".into()]);
+        prop_assert_eq!(print(&source, &value.to_string()), print(&source, &written));
+    }
+
+    #[test]
+    fn g9_different_values_have_different_fingerprints(one in small_value(), two in small_value()) {
+        prop_assert_eq!(same(&one.to_string(), &two.to_string()), one == two);
+    }
+}
+
+/// So few of them that two are often nearly the same.
+fn small_value() -> impl Strategy<Value = serde_json::Value> {
+    use serde_json::{Value, json};
+    let leaf = proptest::sample::select(vec![json!(1), json!("1"), json!(null)]);
+    leaf.prop_recursive(1, 3, 2, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            proptest::collection::btree_map("[a,]", inner, 0..2).prop_map(Value::from_iter),
+        ]
+    })
+}
+
+/// The same value in another writing: members in any order, any space, any character escaped.
+fn written(value: &serde_json::Value, chance: &mut fastrand::Rng) -> String {
+    use serde_json::Value;
+    let text = |text: &str, chance: &mut fastrand::Rng| {
+        let mut out = String::from('"');
+        for c in text.chars() {
+            if chance.bool() || matches!(c, '"' | '\\') || c < ' ' {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+            } else {
+                out.push(c);
+            }
+        }
+        out + "\""
+    };
+    let space = |chance: &mut fastrand::Rng| " \t\r\n"[..chance.usize(0..=4)].to_owned();
+    let parts: Vec<String> = match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            chance.shuffle(&mut members);
+            let member = |(name, value): (&String, _)| {
+                format!("{}{}:{}", text(name, chance), space(chance), written(value, chance))
+            };
+            members.into_iter().map(member).collect()
+        }
+        Value::Array(items) => items.iter().map(|item| written(item, chance)).collect(),
+        Value::String(string) => vec![text(string, chance)],
+        other => vec![other.to_string()],
+    };
+    let (before, after) = match value {
+        Value::Object(_) => ("{", "}"),
+        Value::Array(_) => ("[", "]"),
+        _ => ("", ""),
+    };
+    format!("{}{before}{}{after}{}", space(chance), parts.join(&format!("{},", space(chance))), space(chance))
 }
 
 fn json_value() -> impl Strategy<Value = serde_json::Value> {

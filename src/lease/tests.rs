@@ -3,6 +3,8 @@ use std::{
     future::pending,
 };
 
+use proptest::{collection::vec, prelude::*};
+
 use super::*;
 
 const LENGTH: Duration = Duration::from_secs(30);
@@ -44,6 +46,25 @@ async fn l4_a_transient_failure_is_tried_again_inside_what_remains() {
     let times = beats(&lease, Duration::from_secs(29), |n| if n < 4 { Beat::Transient } else { Beat::Renewed }).await;
     assert_eq!(times.len(), 4, "{times:?}");
     assert!(!lease.is_over());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_after_a_failed_beat_its_part_of_what_remains_is_waited_for() {
+    let (lease, start) = lease();
+    let beats = RefCell::new(Vec::new());
+    let beat = |_| {
+        beats.borrow_mut().push((start.elapsed(), lease.left()));
+        async { Beat::Transient }
+    };
+    keep(&lease, None, beat, pin!(sleep(Duration::from_secs(29)))).await;
+    let beats = beats.into_inner();
+    assert!(beats.len() > 4, "{beats:?}");
+    for pair in beats.windows(2) {
+        let part = (pair[0].1 / RETRY_PART).max(LENGTH / SHORTEST_RETRY);
+        // Timers are a millisecond late at the most.
+        let waits = part / 2..=part * 3 / 2 + Duration::from_millis(2);
+        assert!(waits.contains(&(pair[1].0 - pair[0].0)), "{waits:?}: {pair:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,4 +182,64 @@ async fn l4_failing_beats_are_told_once_until_one_succeeds() {
     assert_eq!([lease.fails(), lease.fails(), lease.fails()], [true, false, false]);
     lease.renewed(lease.clock.now(), LENGTH);
     assert_eq!([lease.fails(), lease.fails()], [true, false]);
+}
+
+/// Runs on a paused clock of its own.
+fn paused<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+proptest! {
+    #[test]
+    fn l5_a_deadline_has_come_when_either_clock_says_so(length in 0..100_000_u64, passed: [u16; 2]) {
+        let left = paused(async {
+            let [ticked, shown] = passed.map(|time| Duration::from_millis(time.into()));
+            let start = Clock::simulated(1, 0).now();
+            let now = Moment { instant: start.instant + ticked, wall: start.wall + shown };
+            Deadline::after(start, Duration::from_millis(length)).left(now)
+        });
+        let most = u64::from(passed[0].max(passed[1]));
+        prop_assert_eq!(left, Duration::from_millis(length.saturating_sub(most)));
+    }
+
+    /// Whatever beats answer, and however long they take: the lease never lasts past its cap, and no beat asks for more.
+    #[test]
+    fn l7_no_beats_take_a_lease_past_its_cap(
+        length in 1..100_u64, cap in 1..1_000_u64, works in 1..2_000_u64, beats in vec((0..3_u8, 0..20_000_u64), 1..9),
+    ) {
+        paused(async {
+            let clock = Clock::simulated(1, 0);
+            let start = clock.now();
+            let (length, cap) = (Duration::from_secs(length), Duration::from_secs(cap));
+            // As SQS has it, the first timeout is within the cap too.
+            let lease = Lease::new(clock.clone(), start, length.min(cap)).capped(Deadline::after(start, cap));
+            let ends_at = (start.instant + cap, start.wall + cap);
+            let sent = Cell::new(0);
+            let beat = |reach: Duration| {
+                assert!(reach <= length && Instant::now() + reach <= ends_at.0, "{reach:?}");
+                assert_eq!(reach.subsec_nanos(), 0, "SQS has whole seconds");
+                let (answer, takes) = beats[sent.get() % beats.len()];
+                sent.set(sent.get() + 1);
+                async move {
+                    sleep(Duration::from_millis(takes)).await;
+                    [Beat::Renewed, Beat::Transient, Beat::Final][usize::from(answer)]
+                }
+            };
+            keep(&lease, None, beat, pin!(sleep(Duration::from_secs(works)))).await;
+            assert!(Instant::now() + lease.left() <= ends_at.0.max(Instant::now()));
+            assert!(lease.end().is_some_and(|end| end <= ends_at.1));
+        });
+    }
+
+    #[test]
+    fn l4_a_tick_is_early_by_a_tenth_of_the_lease_at_the_most(length in 1..50_000_u64, at in 0..100_000_000_u64) {
+        paused(async {
+            let (tick, length) = (Tick::new(), Duration::from_secs(length));
+            let due = tick.origin + Duration::from_millis(at);
+            let ticked = tick.at_or_before(due, length);
+            assert!(ticked <= due && due - ticked < length / 10);
+            assert_eq!(tick.at_or_before(ticked, length), ticked);
+        });
+    }
 }

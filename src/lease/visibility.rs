@@ -154,7 +154,33 @@ fn histogram() -> Histogram<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
+
+    /// What each took in milliseconds, how many they are, and how long nothing is then heard of others.
+    fn some_handlers() -> impl Strategy<Value = (u32, u32, u64)> {
+        prop_oneof![(0..500_u32, 0..150_u32, 0..1_000_000_u64), (any::<u32>(), 1..4_u32, 0..1_000_000_u64)]
+    }
+
+    proptest! {
+        #[test]
+        fn l3_whatever_handlers_take_it_stays_within_its_range(
+            floor in 1..100_u64, more in 0..1_000_u64, own in proptest::option::of(0..50_000_u64),
+            times in vec(some_handlers(), 0..8),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+            runtime.expect("a runtime").block_on(async {
+                let (floor, ceiling) = (secs(floor), secs(floor + more));
+                let visibility = Visibility::new("q".into(), floor, ceiling, own.map(secs));
+                for (took, handlers, then) in times {
+                    (0..handlers).for_each(|_| visibility.took(Duration::from_millis(took.into())));
+                    tokio::time::advance(Duration::from_millis(then)).await;
+                    assert!((floor..=ceiling).contains(&visibility.in_force()));
+                }
+            });
+        }
+    }
 
     const fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)

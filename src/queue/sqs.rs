@@ -26,7 +26,7 @@ use crate::{aws, clock::Clock, message::ReceiptHandle};
 
 mod batch;
 mod calls;
-mod convert;
+pub(crate) mod convert;
 mod errors;
 mod place;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::{
 use crate::clock::Millis;
 
 /// The item of a queue's control.
-pub(super) fn to_item(key: &ControlKey, control: &Control) -> Item {
+pub(crate) fn to_item(key: &ControlKey, control: &Control) -> Item {
     let paused = control.paused.as_ref().map(|Paused { at, by, why }| {
         to_map([("at", Some(number(at.0))), ("by", Some(text(by))), ("why", why.as_ref().map(text))])
     });
@@ -27,7 +27,7 @@ pub(super) fn to_item(key: &ControlKey, control: &Control) -> Item {
 }
 
 /// The control that an item is.
-pub(super) fn from_item(key: &ControlKey, item: Item) -> Result<Control, GuardError> {
+pub(crate) fn from_item(key: &ControlKey, item: Item) -> Result<Control, GuardError> {
     let mut item = Map::at(&key.pk().0, item);
     item.version(VERSION)?;
     Ok(Control {

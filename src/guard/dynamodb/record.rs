@@ -15,7 +15,7 @@ use super::super::{
 use crate::clock::{Millis, Seconds};
 
 /// A DynamoDB item, or a map in one.
-pub(super) type Item = BTreeMap<String, AttributeValue>;
+pub(crate) type Item = BTreeMap<String, AttributeValue>;
 
 /// The attributes that a record may lack.
 pub(super) const OPTIONAL: &[&str] =
@@ -30,7 +30,7 @@ pub(super) fn number(value: impl Into<u64>) -> AttributeValue {
 }
 
 /// The item of a record.
-pub(super) fn to_item(record: &Record) -> Item {
+pub(crate) fn to_item(record: &Record) -> Item {
     let Source { queue, message_id, sent_at, worker } = &record.source;
     let steps = record.steps.iter().map(|(name, step)| (name.clone(), step_to_value(step)));
     let millis = |at: Millis| number(at.0);
@@ -91,7 +91,7 @@ pub(super) fn to_map<const N: usize>(attributes: [(&str, Option<AttributeValue>)
 }
 
 /// The record that an item is.
-pub(super) fn from_item(item: impl IntoIterator<Item = (String, AttributeValue)>) -> Result<Record, GuardError> {
+pub(crate) fn from_item(item: impl IntoIterator<Item = (String, AttributeValue)>) -> Result<Record, GuardError> {
     let mut item = Map::at("a record", item);
     let pk = Pk(item.text("pk")?);
     item.path = pk.0.clone();

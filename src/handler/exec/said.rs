@@ -5,14 +5,14 @@
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 /// How many bytes of the end are kept: a stack trace's last frames, and the error below them.
-pub(super) const KEPT: usize = 2 * 1024;
+pub(crate) const KEPT: usize = 2 * 1024;
 
 /// The longest line that is logged in one piece.
 const LINE: u64 = 8 * 1024;
 
 /// The end of what a program has said so far.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(crate) struct Said {
     end: Vec<u8>,
     cut: bool,
 }
@@ -22,7 +22,7 @@ impl Said {
     ///
     /// # Cancel safety
     /// What was read by then is kept, but for a line under way.
-    pub(super) async fn listen(&mut self, stream: &'static str, pipe: Option<impl AsyncRead + Unpin>) {
+    pub(crate) async fn listen(&mut self, stream: &'static str, pipe: Option<impl AsyncRead + Unpin>) {
         let Some(pipe) = pipe else { return };
         let mut pipe = BufReader::new(pipe);
         let mut line = Vec::new();

@@ -54,7 +54,7 @@ enum Outcome {
 
 /// A reply without its body.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     outcome: Outcome,
     status: StatusCode,
     word: String,
@@ -65,7 +65,7 @@ pub(super) struct Head {
 
 impl Head {
     /// Of a reply that came at the wall-clock time `now`.
-    pub(super) fn of(status: StatusCode, headers: &HeaderMap, permanent: &PermanentStatus, now: Millis) -> Self {
+    pub(crate) fn of(status: StatusCode, headers: &HeaderMap, permanent: &PermanentStatus, now: Millis) -> Self {
         let text = |name: &str| {
             let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
             values.map(|value| value.trim().to_owned()).collect::<Vec<_>>().join(", ")
@@ -88,7 +88,7 @@ impl Head {
     }
 
     /// Whether the work's end is known. After a 504 it may still run.
-    pub(super) fn is_an_answer(&self) -> bool {
+    pub(crate) fn is_an_answer(&self) -> bool {
         match self.outcome {
             Outcome::Unanswered => false,
             Outcome::Unknown => self.status != StatusCode::GATEWAY_TIMEOUT,
@@ -97,7 +97,7 @@ impl Head {
     }
 
     /// What it means, told with as much of the body as was read.
-    pub(super) fn verdict(self, body: &[u8]) -> HandlerResult {
+    pub(crate) fn verdict(self, body: &[u8]) -> HandlerResult {
         let failure = || HandlerError::new(self.text(body)).reason(self.code());
         match self.outcome {
             Outcome::Done => Ok(()),

@@ -28,7 +28,7 @@ type Map<K, V> = std::collections::HashMap<K, V>;
 
 /// What is told once for a queue, and was told.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(crate) struct Told {
     receive_count: AtomicBool,
     attribute: AtomicBool,
 }
@@ -37,7 +37,7 @@ pub(super) struct Told {
 /// visibility timeout.
 ///
 /// A missing or unreadable receive count counts as 1, and an attribute without a value is left out; either is told once.
-pub(super) fn received(from: types::Message, told: &Told) -> Option<Received> {
+pub(crate) fn received(from: types::Message, told: &Told) -> Option<Received> {
     let id = from.message_id.unwrap_or_default();
     let Some(handle) = from.receipt_handle else {
         tracing::warn!(message_id = %id, "a message came without a receipt handle; it is left to its timeout");
@@ -127,7 +127,7 @@ pub(super) fn seconds(duration: Duration) -> i32 {
 
 /// The redrive policy's JSON: `{"deadLetterTargetArn": "arn:…", "maxReceiveCount": 5}`, the number also as text. A
 /// cleared policy is an empty text. One that cannot be read is told and taken for none.
-pub(super) fn redrive(json: &str) -> Option<RedrivePolicy> {
+pub(crate) fn redrive(json: &str) -> Option<RedrivePolicy> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Policy {
