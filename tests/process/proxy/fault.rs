@@ -154,7 +154,7 @@ impl Switch {
         self.0.store(on, Ordering::Relaxed);
     }
 
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
