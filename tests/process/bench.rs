@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
-    time::{Instant, timeout},
+    time::{Instant, interval, timeout},
 };
 
 use crate::worker::Settings;
@@ -195,6 +195,15 @@ impl Bench {
         assert_eq!(dead, [Value::Null; 0], "dead-lettered");
     }
 
+    /// Waits until a condition holds, and leaves the dead-letter queue alone.
+    pub(crate) async fn poll(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let (until, mut ticks) = (Instant::now() + SOON, interval(Duration::from_millis(100)));
+        while !holds().await {
+            assert!(Instant::now() < until, "not soon: {what}");
+            ticks.tick().await;
+        }
+    }
+
     /// Waits until a condition holds, and takes what is dead-lettered by then: the note of each copy, `null` of one that
     /// has none.
     pub(crate) async fn dead_letters_until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Vec<Value> {
@@ -219,10 +228,10 @@ impl Bench {
 
     /// The status of every record, by its idempotency key; what a probe has written is none.
     pub(crate) async fn statuses(&self) -> BTreeMap<String, String> {
-        let scan = self.dynamodb.scan().table_name("leasehold").consistent_read(true).send().await;
+        let pages = self.dynamodb.scan().table_name("leasehold").consistent_read(true).into_paginator().items().send();
+        let items: Vec<_> = pages.try_collect().await.expect("a scan");
         let text =
             |value: Option<&AttributeValue>| value.and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
-        let items = scan.expect("a scan").items.unwrap_or_default();
         let records = items.iter().filter(|item| item.contains_key("status"));
         records.map(|item| (text(item.get("pk")), text(item.get("status")))).collect()
     }

@@ -9,6 +9,7 @@ mod cases;
 mod command;
 mod config;
 mod crash;
+mod credentials;
 mod demo;
 mod dev;
 mod freeze;

@@ -29,6 +29,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::credentials;
 pub(crate) use fault::{Entries, Fault, Hold, Refusal, Switch};
 use fault::{Faults, Target};
 use reply::{Lost, Reply};
@@ -191,9 +192,16 @@ impl Behind {
                 Fault::Hang => std::future::pending().await,
                 Fault::LoseRequest => return Err(Lost),
                 Fault::Refuse(refusal) => return Ok(reply::refusal(refusal, target.is_sqs)),
-                Fault::RefuseEntries(entries) => refused = Some(entries),
-                Fault::LoseReply | Fault::CutReply | Fault::DelayReply(_) | Fault::HoldReply(_) | Fault::NeverReply => {
+                Fault::RefuseExpired if credentials::have_expired(&head) => {
+                    return Ok(reply::refusal(&Refusal::EXPIRED, target.is_sqs));
                 }
+                Fault::RefuseEntries(entries) => refused = Some(entries),
+                Fault::RefuseExpired
+                | Fault::LoseReply
+                | Fault::CutReply
+                | Fault::DelayReply(_)
+                | Fault::HoldReply(_)
+                | Fault::NeverReply => {}
             }
         }
         let mut reply = match refused {
@@ -212,6 +220,7 @@ impl Behind {
                 | Fault::Hang
                 | Fault::LoseRequest
                 | Fault::Refuse(_)
+                | Fault::RefuseExpired
                 | Fault::RefuseEntries(_) => {}
             }
         }
