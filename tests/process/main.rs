@@ -31,3 +31,4 @@ mod sweep;
 mod throttle;
 mod vanish;
 mod worker;
+mod thousands;
