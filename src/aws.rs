@@ -13,6 +13,7 @@ use std::{
 use aws_config::{
     BehaviorVersion, Region, SdkConfig,
     environment::{EnvironmentVariableCredentialsProvider, EnvironmentVariableRegionProvider},
+    identity::IdentityCache,
     meta::region::ProvideRegion,
 };
 use aws_credential_types::{
@@ -37,7 +38,9 @@ use crate::{
     config::{Problem, env},
     queue::sqs::SqsBroker,
 };
+use credentials::Renewed;
 
+mod credentials;
 #[cfg(feature = "s3")]
 mod s3;
 
@@ -156,7 +159,7 @@ impl Aws {
     /// reckoned with the ones here.
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
-        let calls = Calls::default();
+        let (calls, config) = (Calls::default(), &with_renewed_credentials(config));
         Self {
             sqs: sqs_client(config, calls.clone()),
             dynamodb: dynamodb_client(config, calls.clone()),
@@ -212,6 +215,13 @@ impl Aws {
     pub fn calls(&self) -> BTreeMap<String, u64> {
         self.calls.lock().iter().filter_map(|(target, count)| Some((action(target)?, *count))).collect()
     }
+}
+
+/// With credentials that are renewed ahead of their end. The SDK's own cache would hold them back.
+fn with_renewed_credentials(config: &SdkConfig) -> SdkConfig {
+    let Some(provider) = config.credentials_provider() else { return config.clone() };
+    let renewed = SharedCredentialsProvider::new(Renewed::new(provider, Clock::system()));
+    config.to_builder().credentials_provider(renewed).identity_cache(IdentityCache::no_cache()).build()
 }
 
 /// Whether an endpoint is set that SQS's client uses: for all services, or for this one in the environment

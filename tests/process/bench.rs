@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
-    time::{Instant, timeout},
+    time::{Instant, interval, timeout},
 };
 
 use crate::worker::Settings;
@@ -44,6 +44,7 @@ pub(crate) struct Bench {
     folder: TempDir,
     queue: String,
     dead: String,
+    policy: String,
 }
 
 impl Bench {
@@ -62,19 +63,32 @@ impl Bench {
         let (sqs, dynamodb) = (aws_sdk_sqs::Client::new(&account), aws_sdk_dynamodb::Client::new(&account));
         let policy =
             format!(r#"{{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:{dead}","maxReceiveCount":100}}"#);
-        let create = |name: &str| {
-            let create = sqs.create_queue().queue_name(name);
-            if name.ends_with(".fifo") { create.attributes(Fact::FifoQueue, "true") } else { create }
-        };
-        let dead = create(dead).send().await.expect("a queue").queue_url;
-        let queue = create(name).attributes(Fact::RedrivePolicy, policy).send().await;
+        let dead = create(&sqs, dead, None).await;
+        let queue = create(&sqs, name, Some(&policy)).await;
         create_table(&dynamodb, "leasehold").await.expect("a table");
         let folder = TempDir::new().expect("a folder");
         for name in ["effects", "running"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let queue = queue.expect("a queue").queue_url.expect("a URL");
-        Self { engine, sqs, dynamodb, folder, queue, dead: dead.expect("a URL") }
+        Self { engine, sqs, dynamodb, folder, queue, dead, policy }
+    }
+
+    /// Deletes the queue and what is in it.
+    pub(crate) async fn delete_queue(&self) {
+        self.sqs.delete_queue().queue_url(&self.queue).send().await.expect("is deleted");
+    }
+
+    /// Makes it again, empty, under the same URL.
+    pub(crate) async fn make_queue_again(&self) {
+        assert_eq!(create(&self.sqs, last_part(&self.queue), Some(&self.policy)).await, self.queue);
+    }
+
+    pub(crate) async fn delete_dead_letter_queue(&self) {
+        self.sqs.delete_queue().queue_url(&self.dead).send().await.expect("is deleted");
+    }
+
+    pub(crate) async fn make_dead_letter_queue_again(&self) {
+        assert_eq!(create(&self.sqs, last_part(&self.dead), None).await, self.dead);
     }
 
     /// Settings for a worker whose handler is this shell script; `$bank` in it is a call of the bank, `$begin` and `$end`
@@ -84,8 +98,8 @@ impl Bench {
         fs::write(&handle, script.replace("$begin", BEGIN).replace("$end", END).replace("$bank", BANK))
             .expect("is written");
         let settings = Settings::new(self.engine.endpoint(), self.folder.path());
-        let name = self.queue.rsplit('/').next().filter(|name| *name != "jobs");
-        let settings = name.into_iter().fold(settings, |settings, name| settings.set("LEASEHOLD_JOBS_NAME", name));
+        let name = last_part(&self.queue);
+        let settings = if name == "jobs" { settings } else { settings.set("LEASEHOLD_JOBS_NAME", name) };
         settings
             .set("LEASEHOLD_QUEUES", "jobs")
             .set("LEASEHOLD_JOBS_KEY", "/id")
@@ -110,11 +124,15 @@ impl Bench {
     pub(crate) async fn send_to_groups(&self, groups: &[&str], each: usize) {
         for number in 0..each {
             for group in groups {
-                let key = format!("{group}{number:02}");
-                let send = self.sqs.send_message().queue_url(&self.queue).message_body(format!(r#"{{"id":"{key}"}}"#));
-                send.message_group_id(*group).message_deduplication_id(key).send().await.expect("is sent");
+                self.send_to_group(group, &format!("{group}{number:02}")).await;
             }
         }
+    }
+
+    /// Sends a message for a key in a group.
+    pub(crate) async fn send_to_group(&self, group: &str, key: &str) {
+        let send = self.sqs.send_message().queue_url(&self.queue).message_body(format!(r#"{{"id":"{key}"}}"#));
+        send.message_group_id(group).message_deduplication_id(key).send().await.expect("is sent");
     }
 
     /// The bank's calls: the idempotency key, the fence and the attempt of each.
@@ -177,6 +195,15 @@ impl Bench {
         assert_eq!(dead, [Value::Null; 0], "dead-lettered");
     }
 
+    /// Waits until a condition holds, and leaves the dead-letter queue alone.
+    pub(crate) async fn poll(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let (until, mut ticks) = (Instant::now() + SOON, interval(Duration::from_millis(100)));
+        while !holds().await {
+            assert!(Instant::now() < until, "not soon: {what}");
+            ticks.tick().await;
+        }
+    }
+
     /// Waits until a condition holds, and takes what is dead-lettered by then: the note of each copy, `null` of one that
     /// has none.
     pub(crate) async fn dead_letters_until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Vec<Value> {
@@ -201,10 +228,10 @@ impl Bench {
 
     /// The status of every record, by its idempotency key; what a probe has written is none.
     pub(crate) async fn statuses(&self) -> BTreeMap<String, String> {
-        let scan = self.dynamodb.scan().table_name("leasehold").consistent_read(true).send().await;
+        let pages = self.dynamodb.scan().table_name("leasehold").consistent_read(true).into_paginator().items().send();
+        let items: Vec<_> = pages.try_collect().await.expect("a scan");
         let text =
             |value: Option<&AttributeValue>| value.and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
-        let items = scan.expect("a scan").items.unwrap_or_default();
         let records = items.iter().filter(|item| item.contains_key("status"));
         records.map(|item| (text(item.get("pk")), text(item.get("status")))).collect()
     }
@@ -216,6 +243,22 @@ impl Bench {
         assert!(made.success());
         Pipe(pipe::OpenOptions::new().open_receiver(path).expect("a pipe"))
     }
+}
+
+/// Makes a queue, with a redrive policy if it is no dead-letter queue, and gives its URL.
+async fn create(sqs: &aws_sdk_sqs::Client, name: &str, policy: Option<&str>) -> String {
+    let mut create = sqs.create_queue().queue_name(name);
+    if let Some(policy) = policy {
+        create = create.attributes(Fact::RedrivePolicy, policy);
+    }
+    if name.ends_with(".fifo") {
+        create = create.attributes(Fact::FifoQueue, "true");
+    }
+    create.send().await.expect("a queue").queue_url.expect("a URL")
+}
+
+fn last_part(url: &str) -> &str {
+    url.rsplit('/').next().expect("a part")
 }
 
 /// The reading end of a named pipe. It ends when all processes that had it open are gone.

@@ -29,6 +29,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::credentials;
 pub(crate) use fault::{Entries, Fault, Hold, Refusal, Switch};
 use fault::{Faults, Target};
 use reply::{Lost, Reply};
@@ -50,6 +51,8 @@ struct State {
     calls: Mutex<Vec<Call>>,
     /// Cancelled to cut the connections that are there; another takes its place.
     cut: Mutex<CancellationToken>,
+    /// Cancelled to swallow what goes over the connections that are there; another takes its place.
+    hole: Mutex<CancellationToken>,
 }
 
 /// Calls that are being carried out, whether somebody waits for them or not.
@@ -113,6 +116,12 @@ impl Proxy {
     pub(crate) fn cut(&self) {
         std::mem::take(&mut *self.state.cut.lock().expect("not poisoned")).cancel();
     }
+
+    /// From now on nothing is read from the connections that are there, and nothing written to them; they stand. New ones
+    /// are served.
+    pub(crate) fn swallow(&self) {
+        std::mem::take(&mut *self.state.hole.lock().expect("not poisoned")).cancel();
+    }
 }
 
 async fn accept(listener: TcpListener, behind: Behind) {
@@ -127,12 +136,15 @@ async fn accept(listener: TcpListener, behind: Behind) {
 /// Serves a connection until its client goes, a fault breaks it, or it is cut; the last two reset it.
 async fn serve(stream: TcpStream, behind: Behind) {
     let cut = behind.state.cut.lock().expect("not poisoned").clone();
+    let hole = behind.state.hole.lock().expect("not poisoned").clone();
     let service = service_fn(move |request| behind.clone().answer(request));
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let is_broken = tokio::select! {
         // What loses is broken off, and that is what this is for.
         biased;
         () = cut.cancelled() => true,
+        // It stands, and nobody moves it any more.
+        () = async { hole.cancelled().await; cut.cancelled().await } => true,
         ended = &mut connection => ended.is_err(),
     };
     if is_broken {
@@ -180,9 +192,16 @@ impl Behind {
                 Fault::Hang => std::future::pending().await,
                 Fault::LoseRequest => return Err(Lost),
                 Fault::Refuse(refusal) => return Ok(reply::refusal(refusal, target.is_sqs)),
-                Fault::RefuseEntries(entries) => refused = Some(entries),
-                Fault::LoseReply | Fault::CutReply | Fault::DelayReply(_) | Fault::HoldReply(_) | Fault::NeverReply => {
+                Fault::RefuseExpired if credentials::have_expired(&head) => {
+                    return Ok(reply::refusal(&Refusal::EXPIRED, target.is_sqs));
                 }
+                Fault::RefuseEntries(entries) => refused = Some(entries),
+                Fault::RefuseExpired
+                | Fault::LoseReply
+                | Fault::CutReply
+                | Fault::DelayReply(_)
+                | Fault::HoldReply(_)
+                | Fault::NeverReply => {}
             }
         }
         let mut reply = match refused {
@@ -201,6 +220,7 @@ impl Behind {
                 | Fault::Hang
                 | Fault::LoseRequest
                 | Fault::Refuse(_)
+                | Fault::RefuseExpired
                 | Fault::RefuseEntries(_) => {}
             }
         }

@@ -72,6 +72,11 @@ impl Settings {
     }
 
     pub(crate) fn start(&self) -> Worker {
+        self.start_writing_to(Stdio::piped(), Stdio::piped())
+    }
+
+    /// With other ends than the test's for its standard output and error. What goes there is not heard.
+    pub(crate) fn start_writing_to(&self, stdout: Stdio, stderr: Stdio) -> Worker {
         let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .arg(&self.command)
             .args(&self.args)
@@ -79,21 +84,24 @@ impl Settings {
             .envs(&self.variables)
             .current_dir(&self.folder)
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(stdout)
+            .stderr(stderr)
             .kill_on_drop(true)
             .spawn()
             .expect("a process");
         let mut reading = JoinSet::new();
         let (said, lines) = unbounded_channel();
-        reading.spawn(read_lines(child.stdout.take().expect("a pipe"), said));
-        let mut errors = child.stderr.take().expect("a pipe");
+        if let Some(pipe) = child.stdout.take() {
+            reading.spawn(read_lines(pipe, said));
+        }
         let mut stderr = JoinSet::new();
-        stderr.spawn(async move {
-            let mut text = String::new();
-            errors.read_to_string(&mut text).await.expect("can be read");
-            text
-        });
+        if let Some(mut errors) = child.stderr.take() {
+            stderr.spawn(async move {
+                let mut text = String::new();
+                errors.read_to_string(&mut text).await.expect("can be read");
+                text
+            });
+        }
         Worker { child, lines, seen: Vec::new(), heard: Vec::new(), reading, stderr }
     }
 }

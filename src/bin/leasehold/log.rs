@@ -2,13 +2,19 @@
 //!
 //! Owns how a line looks and what is quiet by default. Must be started once, before the first line.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
 
+use anyhow::Context as _;
 use leasehold::{
     WorkerError,
     config::{LogFormat, Problem},
 };
 use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt};
+
+mod backlog;
 
 /// What has much to say that concerns nobody, by the beginnings of crates' names: the SDK and its HTTP client, and the
 /// embedded engine, whose DynamoDB warns of every conditional write that is refused. What the SDK finds of region and
@@ -19,19 +25,26 @@ const QUIET: &str = "aws=warn,aws_config=error,dynoxide=error,h2=warn,hyper=warn
 /// Starts the log. Without a format it is text on a terminal, and JSON elsewhere.
 ///
 /// # Errors
-/// The filter cannot be read.
-pub(crate) fn start(filter: &str, format: Option<LogFormat>) -> Result<(), WorkerError> {
+/// The filter cannot be read, or there is no thread to be had that writes.
+pub(crate) fn start(filter: &str, format: Option<LogFormat>) -> anyhow::Result<()> {
     let filter = self::filter(filter)?;
+    backlog::start().context("no thread for the log can be had")?;
     let on_terminal = io::stdout().is_terminal();
     // A line that cannot be written has nobody to be told to. Telling standard error instead would panic in the middle of
     // the work where that is closed too, as it is when both went to a reader that has gone.
     let log = fmt().with_env_filter(filter).with_ansi(on_terminal).log_internal_errors(false);
+    let log = log.with_writer(|| backlog::Line);
     match format {
         Some(LogFormat::Text) => log.init(),
         None if on_terminal => log.init(),
         _ => log.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// Waits until what was logged is written, but not for longer than this.
+pub(crate) fn flush(longest: Duration) {
+    backlog::flush(longest);
 }
 
 /// What is logged, by a filter of `LEASEHOLD_LOG`.

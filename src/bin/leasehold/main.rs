@@ -74,8 +74,9 @@ struct Ended {
     told: String,
 }
 
-/// How long tasks that are left over may take to be dropped, and with them the programs they run. A thread that ignores
-/// its cancellation is not waited for any longer.
+/// How long tasks that are left over may take to be dropped, and with them the programs they run; and then the last lines
+/// of the log to be written. A thread that ignores its cancellation is not waited for any longer, nor is a log that nobody
+/// reads.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
         }
     });
     runtime.shutdown_timeout(LAST_MOMENT);
+    log::flush(LAST_MOMENT);
     outcome.unwrap_or_else(|error| failed(&error))
 }
 

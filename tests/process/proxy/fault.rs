@@ -20,6 +20,8 @@ use crate::bench::SOON;
 pub(crate) enum Fault {
     /// It is not done: this is the answer.
     Refuse(Refusal),
+    /// It is not done if the credentials that sign it have expired; of which [`Credentials`](crate::credentials) tell when.
+    RefuseExpired,
     /// These entries of a batch are refused; the others are done. A call that is no batch is refused.
     RefuseEntries(Entries),
     /// It is not done, and the connection breaks.
@@ -154,7 +156,7 @@ impl Switch {
         self.0.store(on, Ordering::Relaxed);
     }
 
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

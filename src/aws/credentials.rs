@@ -1,0 +1,263 @@
+//! Credentials that are asked for long before the old ones end, and beside the work.
+//!
+//! The SDK asks when ten seconds are left, lets every call wait for the answer, and uses what it has no more: an endpoint
+//! that is slow or away for that moment costs beats, and with them leases, although the credentials still hold. Here a
+//! renewal begins early, is tried again, and holds up nobody before the end of what there is.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use aws_credential_types::{
+    Credentials,
+    provider::{ProvideCredentials, SharedCredentialsProvider, error::CredentialsError, future},
+};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    causes::in_full,
+    clock::{Clock, Millis, millis},
+};
+
+/// A renewal begins when this much is left, or half of what there was at first if that is less. The SDK for Python begins
+/// 15 minutes before the end: <https://github.com/boto/botocore/blob/develop/botocore/credentials.py>.
+const AHEAD: Duration = Duration::from_secs(10 * 60);
+
+/// What is used to the end is used to this much before it: a request takes its time to arrive, and clocks differ.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Between two renewals while what there is still holds: an agent may answer with what it has given out before.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Longest renewal. What comes to nothing by then is tried again; not every provider bounds its own calls.
+const RENEWAL: Duration = Duration::from_secs(10);
+
+/// Of credentials without an end, as keys in a file that somebody can change.
+const WITHOUT_END: Duration = Duration::from_secs(15 * 60);
+
+/// A provider whose answers are kept and renewed. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Renewed(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    provider: SharedCredentialsProvider,
+    clock: Clock,
+    /// Locked for single looks and changes, never across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: Option<Held>,
+    /// Not before then, unless there is nothing else to be had.
+    renew_at: Option<Instant>,
+    renewal: Option<watch::Receiver<Option<Outcome>>>,
+    /// The task of the renewal.
+    renewing: JoinSet<()>,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    credentials: Credentials,
+    /// From then on a renewal is wanted.
+    renew_from: Millis,
+    /// Until then they are used.
+    until: Millis,
+}
+
+impl Held {
+    fn new(credentials: Credentials, now: Millis) -> Self {
+        let end = credentials.expiry().and_then(|end| end.duration_since(UNIX_EPOCH).ok());
+        let end = end.map_or(now + WITHOUT_END, |end| Millis(millis(end)));
+        let left = end.since(now);
+        Self {
+            credentials,
+            renew_from: now + left.saturating_sub(AHEAD).max(left / 2),
+            until: now + left.saturating_sub(LAST),
+        }
+    }
+}
+
+/// The outcome of a renewal, for all who wait for it.
+type Outcome = Result<Credentials, Arc<CredentialsError>>;
+
+impl Renewed {
+    pub(super) fn new(provider: SharedCredentialsProvider, clock: Clock) -> Self {
+        Self(Arc::new(Shared { provider, clock, state: Mutex::default() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is, or else a renewal to be waited for. Begins one where it is due.
+    fn look(&self) -> Result<Credentials, watch::Receiver<Option<Outcome>>> {
+        let (now, mut state) = (self.0.clock.now(), self.state());
+        let held = state.held.clone().filter(|held| now.wall < held.until);
+        let is_due = held.as_ref().is_none_or(|held| {
+            held.renew_from <= now.wall && state.renew_at.is_none_or(|renew_at| renew_at <= now.instant)
+        });
+        let renewal = match &state.renewal {
+            Some(renewal) => Some(renewal.clone()),
+            None if is_due => Some(self.begin(&mut state)),
+            None => None,
+        };
+        match (held, renewal) {
+            (None, Some(renewal)) => Err(renewal),
+            (held, _) => Ok(held.expect("is due without").credentials),
+        }
+    }
+
+    fn begin(&self, state: &mut State) -> watch::Receiver<Option<Outcome>> {
+        let (sender, receiver) = watch::channel(None);
+        let of_task = Arc::downgrade(&self.0);
+        let provider = self.0.provider.clone();
+        while state.renewing.try_join_next().is_some() {}
+        state.renewing.spawn(async move {
+            let outcome = match timeout(RENEWAL, provider.provide_credentials()).await {
+                Ok(outcome) => outcome.map_err(Arc::new),
+                Err(_) => Err(Arc::new(CredentialsError::provider_timed_out(RENEWAL))),
+            };
+            let Some(shared) = of_task.upgrade() else { return };
+            Self(shared).take(&outcome);
+            sender.send_replace(Some(outcome));
+        });
+        state.renewal = Some(receiver.clone());
+        receiver
+    }
+
+    fn take(&self, outcome: &Outcome) {
+        let now = self.0.clock.now();
+        let mut state = self.state();
+        state.renewal = None;
+        state.renew_at = Some(now.instant + PAUSE);
+        match outcome {
+            Ok(credentials) => state.held = Some(Held::new(credentials.clone(), now.wall)),
+            Err(error) => {
+                let left = state.held.as_ref().map(|held| held.until.since(now.wall)).filter(|left| !left.is_zero());
+                drop(state);
+                if let Some(left) = left {
+                    let error = in_full(error);
+                    tracing::warn!(error, "credentials cannot be renewed; those there are end in {left:?}");
+                }
+            }
+        }
+    }
+
+    async fn provide(&self) -> Result<Credentials, CredentialsError> {
+        let mut renewal = match self.look() {
+            Ok(credentials) => return Ok(credentials),
+            Err(renewal) => renewal,
+        };
+        let outcome = renewal.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+        match outcome {
+            Ok(Some(Ok(credentials))) => Ok(credentials),
+            Ok(Some(Err(error))) => Err(CredentialsError::provider_error(error)),
+            // Its runtime ended.
+            Ok(None) | Err(_) => Err(CredentialsError::unhandled("the renewal was given up")),
+        }
+    }
+}
+
+impl ProvideCredentials for Renewed {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(self.provide())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::VecDeque,
+        time::{Duration, UNIX_EPOCH},
+    };
+
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    /// One answer: after this time, the key and how long it lives; `None` is an error.
+    type Answer = (Duration, Option<(&'static str, Duration)>);
+
+    #[derive(Debug)]
+    struct Provider(Clock, Mutex<VecDeque<Answer>>);
+
+    impl ProvideCredentials for Provider {
+        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+        where
+            Self: 'a,
+        {
+            future::ProvideCredentials::new(async {
+                let (after, what) = self.1.lock().expect("not poisoned").pop_front().expect("another answer");
+                sleep(after).await;
+                let (key, life) = what.ok_or_else(|| CredentialsError::unhandled("out of order"))?;
+                let end = UNIX_EPOCH + Duration::from_millis((self.0.now().wall + life).0);
+                Ok(Credentials::new(key, "secret", None, Some(end), "test"))
+            })
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    const MINUTE: Duration = Duration::from_secs(60);
+    const AT_ONCE: Duration = Duration::ZERO;
+
+    fn renewed<const N: usize>(answers: [Answer; N]) -> Renewed {
+        let clock = Clock::simulated(1, 0);
+        let provider = Provider(clock.clone(), Mutex::new(answers.into()));
+        Renewed::new(SharedCredentialsProvider::new(provider), clock)
+    }
+
+    /// What is to be had without waiting.
+    async fn key(renewed: &Renewed) -> Option<String> {
+        let now = timeout(AT_ONCE, renewed.provide()).await.ok()?.ok()?;
+        Some(now.access_key_id().to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_old_ones_are_used_while_their_successors_are_late() {
+        let renewed = renewed([
+            (AT_ONCE, Some(("one", HOUR))),
+            (AT_ONCE, None),
+            (RENEWAL * 2, Some(("never", HOUR))),
+            (Duration::from_secs(7), Some(("two", HOUR))),
+        ]);
+        assert_eq!(renewed.provide().await.expect("the first").access_key_id(), "one");
+        sleep(HOUR - AHEAD - MINUTE).await;
+        assert_eq!(key(&renewed).await.as_deref(), Some("one"), "and nobody is asked");
+        sleep(MINUTE).await;
+        for _ in 0..6 {
+            assert_eq!(key(&renewed).await.as_deref(), Some("one"));
+            sleep(PAUSE).await;
+        }
+        assert_eq!(key(&renewed).await.as_deref(), Some("two"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_gives_up_waiting_does_not_end_the_renewal() {
+        let renewed = renewed([(Duration::from_secs(4), Some(("one", HOUR)))]);
+        for _ in 0..2 {
+            assert!(timeout(Duration::from_millis(1500), renewed.provide()).await.is_err());
+        }
+        assert_eq!(renewed.provide().await.expect("the first").access_key_id(), "one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_ended_is_not_used_and_every_call_is_told_why() {
+        let renewed = renewed([(AT_ONCE, Some(("one", MINUTE))), (AT_ONCE, None), (AT_ONCE, None)]);
+        assert!(renewed.provide().await.is_ok());
+        sleep(MINUTE).await;
+        for _ in 0..2 {
+            let error = renewed.provide().await.expect_err("none");
+            assert!(in_full(&error).contains("out of order"), "{}", in_full(&error));
+        }
+    }
+}
