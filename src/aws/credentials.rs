@@ -99,19 +99,15 @@ impl Renewed {
     /// What there is, or else a renewal to be waited for. Begins one where it is due.
     fn look(&self) -> Result<Credentials, watch::Receiver<Option<Outcome>>> {
         let (now, mut state) = (self.0.clock.now(), self.state());
-        let held = state.held.clone().filter(|held| now.wall < held.until);
-        let is_due = held.as_ref().is_none_or(|held| {
-            held.renew_from <= now.wall && state.renew_at.is_none_or(|renew_at| renew_at <= now.instant)
-        });
-        let renewal = match &state.renewal {
-            Some(renewal) => Some(renewal.clone()),
-            None if is_due => Some(self.begin(&mut state)),
-            None => None,
+        let renewal = state.renewal.clone();
+        let Some(held) = state.held.clone().filter(|held| now.wall < held.until) else {
+            return Err(renewal.unwrap_or_else(|| self.begin(&mut state)));
         };
-        match (held, renewal) {
-            (None, Some(renewal)) => Err(renewal),
-            (held, _) => Ok(held.expect("is due without").credentials),
+        let may_renew = renewal.is_none() && state.renew_at.is_none_or(|renew_at| renew_at <= now.instant);
+        if may_renew && held.renew_from <= now.wall {
+            self.begin(&mut state);
         }
+        Ok(held.credentials)
     }
 
     fn begin(&self, state: &mut State) -> watch::Receiver<Option<Outcome>> {

@@ -135,6 +135,7 @@ fn keys(messages: usize, chance: &mut Rng) -> (BTreeSet<String>, BTreeSet<String
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stdout, reason = "shown with a failure")]
 async fn t1_workers_that_are_killed_again_and_again_leave_books_that_balance() {
     let seed = asked("SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("replay: SEED={seed}");
@@ -173,14 +174,13 @@ async fn t1_workers_that_are_killed_again_and_again_leave_books_that_balance() {
         ended.clean_report();
     }
 
-    let accounts = bank.accounts.lock().expect("no panic");
+    let accounts = std::mem::take(&mut *bank.accounts.lock().expect("no panic"));
     let effects: BTreeMap<_, _> = accounts.iter().map(|(key, account)| (key.clone(), account.effects)).collect();
     let expected = good.iter().map(|key| (key.clone(), 1)).chain(poison.iter().map(|key| (key.clone(), 0))).collect();
     assert_eq!(effects, expected);
     let again: Vec<_> = accounts.iter().filter(|(_, account)| account.calls > 1).collect();
     assert!(again.len() <= KILLS * CONCURRENCY, "only what was in hand at a kill: {again:?}");
     assert!(accounts.values().all(|account| account.overlaps == 0), "{again:?}");
-    drop(accounts);
     let expected = |keys: &BTreeSet<String>, status: &'static str| {
         keys.iter().map(|key| (format!("jobs#{key}"), status.to_owned())).collect::<Vec<_>>()
     };
