@@ -1,4 +1,6 @@
 //! What handlers outside of this process answer: an app's reply, a program's end.
+//!
+//! Nothing is sent or run: what came is read as if it had been.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
