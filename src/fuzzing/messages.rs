@@ -1,6 +1,6 @@
 //! What was received: attributes, the note of an earlier failure, a pointer into S3, an SNS envelope, a redrive policy.
 //!
-//! Must hold of any of it: the copy of a message in a dead-letter queue is one that SQS takes, and comes back as it was.
+//! Goes in as the SDK would hand it to the adapter, and out as a copy to a dead-letter queue.
 
 use aws_sdk_sqs::{
     primitives::Blob,

@@ -1,6 +1,6 @@
 //! What handlers outside of this process answer: an app's reply, a program's end.
 //!
-//! Must hold of any of it: it is one of the verdicts that there are, with a code that can stand in a record.
+//! Nothing is sent or run: what came is read as if it had been.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
