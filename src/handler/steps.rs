@@ -26,7 +26,7 @@ use super::{Cancelled, HandlerError, HandlerResult, JobContext};
 
 /// The key to give to a downstream API for one step: the same on every attempt.
 ///
-/// It reads `operation#key/step`. One that would be longer than 255 bytes, or hold anything but visible ASCII (a step's
+/// It reads `operation#key/step`, and `operation#key/a/b/1` for a step whose name has a slash. One that would be longer than 255 bytes, or hold anything but visible ASCII (a step's
 /// name with a space, say), is its SHA-256 instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepKey(String);
