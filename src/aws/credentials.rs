@@ -31,14 +31,19 @@ const AHEAD: Duration = Duration::from_secs(10 * 60);
 /// What is used to the end is used to this much before it: a request takes its time to arrive, and clocks differ.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Between two renewals while what there is still holds: an agent may answer with what it has given out before.
+/// The least between two renewals, and how long an answer is used at the least. While what there is holds, a tenth of what
+/// is left of it, if that is more: an agent answers with what it has given out before, until minutes before the end.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Longest renewal. What comes to nothing by then is tried again; not every provider bounds its own calls.
-const RENEWAL: Duration = Duration::from_secs(10);
+/// Longest renewal. What comes to nothing by then is tried again; not every provider bounds its own calls. As long as those
+/// of the SDK take with all of their tries.
+const RENEWAL: Duration = Duration::from_secs(30);
 
-/// Of credentials without an end, as keys in a file that somebody can change.
+/// Of credentials without an end.
 const WITHOUT_END: Duration = Duration::from_secs(15 * 60);
+
+/// Renewals that one caller waits for, where they end without an answer.
+const TRIES: usize = 2;
 
 /// A provider whose answers are kept and renewed. Clones share them.
 #[derive(Debug, Clone)]
@@ -79,8 +84,14 @@ impl Held {
         Self {
             credentials,
             renew_from: now + left.saturating_sub(AHEAD).max(left / 2),
-            until: now + left.saturating_sub(LAST),
+            until: now + left.saturating_sub(LAST).max(PAUSE),
         }
+    }
+
+    /// Whether these are to be used instead of those.
+    fn follows(&self, before: &Self, now: Millis) -> bool {
+        let others = self.credentials.access_key_id() != before.credentials.access_key_id();
+        before.until <= now || others && now < self.until || before.until < self.until
     }
 }
 
@@ -99,7 +110,8 @@ impl Renewed {
     /// What there is, or else a renewal to be waited for. Begins one where it is due.
     fn look(&self) -> Result<Credentials, watch::Receiver<Option<Outcome>>> {
         let (now, mut state) = (self.0.clock.now(), self.state());
-        let renewal = state.renewal.clone();
+        // One whose sender is gone never ends: its provider panicked, or its runtime ended.
+        let renewal = state.renewal.clone().filter(|renewal| renewal.has_changed().is_ok());
         let Some(held) = state.held.clone().filter(|held| now.wall < held.until) else {
             return Err(renewal.unwrap_or_else(|| self.begin(&mut state)));
         };
@@ -118,7 +130,10 @@ impl Renewed {
         state.renewing.spawn(async move {
             let outcome = match timeout(RENEWAL, provider.provide_credentials()).await {
                 Ok(outcome) => outcome.map_err(Arc::new),
-                Err(_) => Err(Arc::new(CredentialsError::provider_timed_out(RENEWAL))),
+                Err(_) => {
+                    let fallback = provider.fallback_on_interrupt();
+                    fallback.ok_or_else(|| Arc::new(CredentialsError::provider_timed_out(RENEWAL)))
+                }
             };
             let Some(shared) = of_task.upgrade() else { return };
             Self(shared).take(&outcome);
@@ -132,11 +147,16 @@ impl Renewed {
         let now = self.0.clock.now();
         let mut state = self.state();
         state.renewal = None;
-        state.renew_at = Some(now.instant + PAUSE);
+        let left = state.held.as_ref().map(|held| held.until.since(now.wall)).filter(|left| !left.is_zero());
+        state.renew_at = Some(now.instant + PAUSE.max(left.unwrap_or_default() / 10));
         match outcome {
-            Ok(credentials) => state.held = Some(Held::new(credentials.clone(), now.wall)),
+            Ok(credentials) => {
+                let new = Held::new(credentials.clone(), now.wall);
+                if state.held.as_ref().is_none_or(|held| new.follows(held, now.wall)) {
+                    state.held = Some(new);
+                }
+            }
             Err(error) => {
-                let left = state.held.as_ref().map(|held| held.until.since(now.wall)).filter(|left| !left.is_zero());
                 drop(state);
                 if let Some(left) = left {
                     let error = in_full(error);
@@ -147,17 +167,17 @@ impl Renewed {
     }
 
     async fn provide(&self) -> Result<Credentials, CredentialsError> {
-        let mut renewal = match self.look() {
-            Ok(credentials) => return Ok(credentials),
-            Err(renewal) => renewal,
-        };
-        let outcome = renewal.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
-        match outcome {
-            Ok(Some(Ok(credentials))) => Ok(credentials),
-            Ok(Some(Err(error))) => Err(CredentialsError::provider_error(error)),
-            // Its runtime ended.
-            Ok(None) | Err(_) => Err(CredentialsError::unhandled("the renewal was given up")),
+        for _ in 0..TRIES {
+            let mut renewal = match self.look() {
+                Ok(credentials) => return Ok(credentials),
+                Err(renewal) => renewal,
+            };
+            let outcome = renewal.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+            if let Some(outcome) = outcome {
+                return outcome.map_err(CredentialsError::provider_error);
+            }
         }
+        Err(CredentialsError::unhandled("the provider panicked, or its runtime ended"))
     }
 }
 
@@ -184,8 +204,8 @@ mod tests {
     /// One answer: after this time, the key and how long it lives; `None` is an error.
     type Answer = (Duration, Option<(&'static str, Duration)>);
 
-    #[derive(Debug)]
-    struct Provider(Clock, Mutex<VecDeque<Answer>>);
+    #[derive(Debug, Clone)]
+    struct Provider(Clock, Arc<Mutex<VecDeque<Answer>>>);
 
     impl ProvideCredentials for Provider {
         fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
@@ -193,7 +213,8 @@ mod tests {
             Self: 'a,
         {
             future::ProvideCredentials::new(async {
-                let (after, what) = self.1.lock().expect("not poisoned").pop_front().expect("another answer");
+                let next = self.1.lock().expect("not poisoned").pop_front();
+                let (after, what) = next.expect("another answer");
                 sleep(after).await;
                 let (key, life) = what.ok_or_else(|| CredentialsError::unhandled("out of order"))?;
                 let end = UNIX_EPOCH + Duration::from_millis((self.0.now().wall + life).0);
@@ -207,8 +228,12 @@ mod tests {
     const AT_ONCE: Duration = Duration::ZERO;
 
     fn renewed<const N: usize>(answers: [Answer; N]) -> Renewed {
+        from(&Arc::new(Mutex::new(answers.into())))
+    }
+
+    fn from(answers: &Arc<Mutex<VecDeque<Answer>>>) -> Renewed {
         let clock = Clock::simulated(1, 0);
-        let provider = Provider(clock.clone(), Mutex::new(answers.into()));
+        let provider = Provider(clock.clone(), Arc::clone(answers));
         Renewed::new(SharedCredentialsProvider::new(provider), clock)
     }
 
@@ -230,9 +255,10 @@ mod tests {
         sleep(HOUR - AHEAD - MINUTE).await;
         assert_eq!(key(&renewed).await.as_deref(), Some("one"), "and nobody is asked");
         sleep(MINUTE).await;
-        for _ in 0..6 {
+        // An error, a pause, a renewal that never ends, a pause.
+        for _ in 0..16 {
             assert_eq!(key(&renewed).await.as_deref(), Some("one"));
-            sleep(PAUSE).await;
+            sleep(Duration::from_secs(10)).await;
         }
         assert_eq!(key(&renewed).await.as_deref(), Some("two"));
     }
@@ -244,6 +270,37 @@ mod tests {
             assert!(timeout(Duration::from_millis(1500), renewed.provide()).await.is_err());
         }
         assert_eq!(renewed.provide().await.expect("the first").access_key_id(), "one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_panicked_or_whose_runtime_ended_is_begun_again() {
+        // The second answer is not there: taking it panics.
+        let answers = Arc::new(Mutex::new([(AT_ONCE, Some(("one", MINUTE)))].into()));
+        let renewed = from(&answers);
+        assert!(renewed.provide().await.is_ok());
+        sleep(MINUTE).await;
+        let error = renewed.provide().await.expect_err("nothing");
+        assert!(in_full(&error).contains("panicked"), "{}", in_full(&error));
+        answers.lock().expect("not poisoned").push_back((AT_ONCE, Some(("two", HOUR))));
+        assert_eq!(renewed.provide().await.expect("the next").access_key_id(), "two");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_ends_earlier_takes_the_place_of_none_that_holds() {
+        let renewed = renewed([
+            (AT_ONCE, Some(("one", HOUR))),
+            (AT_ONCE, Some(("one", MINUTE))),
+            (AT_ONCE, Some(("two", 2 * HOUR))),
+        ]);
+        assert!(renewed.provide().await.is_ok());
+        sleep(HOUR - AHEAD).await;
+        assert_eq!(key(&renewed).await.as_deref(), Some("one"));
+        sleep(AHEAD / 20).await;
+        assert_eq!(key(&renewed).await.as_deref(), Some("one"), "nobody is asked at each call");
+        sleep(AHEAD / 20).await;
+        assert_eq!(key(&renewed).await.as_deref(), Some("one"), "a renewal is begun");
+        sleep(PAUSE).await;
+        assert_eq!(key(&renewed).await.as_deref(), Some("two"));
     }
 
     #[tokio::test(start_paused = true)]

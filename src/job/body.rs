@@ -221,10 +221,13 @@ impl Away {
     }
 
     fn answered(&self, bucket: &str) {
-        let mut missed = self.lock();
-        missed.messages.clear();
-        (missed.new, missed.again) = (0, 0);
-        if missed.told.remove(bucket) {
+        let was_told = {
+            let mut missed = self.lock();
+            missed.messages.clear();
+            (missed.new, missed.again) = (0, 0);
+            missed.told.remove(bucket)
+        };
+        if was_told {
             tracing::info!(bucket, "S3 answers for bodies again");
         }
     }

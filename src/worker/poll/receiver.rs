@@ -6,7 +6,7 @@ use std::{pin::pin, time::Duration};
 
 use tokio::{
     sync::mpsc::UnboundedSender,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{Polled, Poller, RETRY, SHORTEST_POLL, unless_draining};
@@ -56,7 +56,7 @@ impl Receiver<'_> {
         let wait = if self.poller == Poller::Extra { hall.wait_time().min(SHORTEST_POLL) } else { hall.wait_time() };
         let attempt_id = hall.fifo.then(|| hall.jobs.clock.token());
         let ask = Receive { max, wait, visibility: hall.jobs.visibility.in_force(), attempt_id };
-        let first = Instant::now();
+        let known_until = Instant::now() + ask.visibility.min(ATTEMPT);
         loop {
             let out = hall.polls.sent(wait);
             let error = match self.ask(&ask, booking).await {
@@ -77,10 +77,11 @@ impl Receiver<'_> {
             }
             let pause = async {
                 sleep(self.pause()).await;
-                hall.may_receive().await;
+                // No longer than that is of use: the slots that this poll holds are wanted by what is in hand.
+                let _ = timeout_at(known_until, hall.may_receive()).await;
             };
             unless_draining(hall, pause).await;
-            if hall.drain.is_cancelled() || first.elapsed() >= ask.visibility.min(ATTEMPT) {
+            if hall.drain.is_cancelled() || known_until <= Instant::now() {
                 return Err(text);
             }
             tracing::warn!(

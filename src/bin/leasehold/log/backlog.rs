@@ -35,11 +35,11 @@ impl State {
     }
 
     fn push(&mut self, line: &[u8]) {
-        if self.bytes + line.len() > MOST_BYTES {
+        self.bytes += line.len();
+        self.lines.push_back(line.to_owned());
+        // The oldest goes, for the last lines of a process tell most.
+        while self.bytes > MOST_BYTES && self.pop().is_some() {
             self.dropped += 1;
-        } else {
-            self.bytes += line.len();
-            self.lines.push_back(line.to_owned());
         }
     }
 
@@ -67,12 +67,14 @@ impl Backlog {
             }
             if state.dropped > 0 {
                 let dropped = std::mem::take(&mut state.dropped);
+                state.is_writing = true;
                 drop(state);
                 tracing::warn!(
                     dropped,
                     "lines of this log were dropped, for it could not be written as fast as it grew"
                 );
                 state = self.state();
+                state.is_writing = false;
             } else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
@@ -91,7 +93,7 @@ pub(super) fn start() -> io::Result<()> {
 
 /// Waits until all is written, but not for longer than this.
 pub(super) fn flush(longest: Duration) {
-    let is_left = |state: &mut State| state.is_writing || !state.lines.is_empty();
+    let is_left = |state: &mut State| state.is_writing || !state.lines.is_empty() || state.dropped > 0;
     drop(BACKLOG.changed.wait_timeout_while(BACKLOG.state(), longest, is_left));
 }
 
@@ -117,13 +119,13 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_counted_and_what_is_taken_makes_room() {
         let mut state = State::new();
-        let line = vec![b'x'; MOST_BYTES / 2];
-        for _ in 0..3 {
-            state.push(&line);
+        let line = |byte| vec![byte; MOST_BYTES / 2];
+        for byte in *b"abc" {
+            state.push(&line(byte));
         }
         assert_eq!((state.lines.len(), state.dropped), (2, 1));
-        assert_eq!(state.pop().as_ref(), Some(&line));
-        state.push(&line);
+        assert_eq!(state.pop(), Some(line(b'b')), "the oldest was dropped");
+        state.push(&line(b'd'));
         assert_eq!((state.lines.len(), state.dropped, state.bytes), (2, 1, MOST_BYTES));
     }
 }
