@@ -144,7 +144,10 @@ async fn serve(stream: TcpStream, behind: Behind) {
         biased;
         () = cut.cancelled() => true,
         // It stands, and nobody moves it any more.
-        () = async { hole.cancelled().await; cut.cancelled().await } => true,
+        () = hole.cancelled() => {
+            cut.cancelled().await;
+            true
+        }
         ended = &mut connection => ended.is_err(),
     };
     if is_broken {

@@ -20,7 +20,7 @@ use crate::bench::SOON;
 pub(crate) enum Fault {
     /// It is not done: this is the answer.
     Refuse(Refusal),
-    /// It is not done if the credentials that sign it have expired; of which [`Credentials`](crate::credentials) tell when.
+    /// It is not done if the credentials that sign it [have expired](crate::credentials::have_expired).
     RefuseExpired,
     /// These entries of a batch are refused; the others are done. A call that is no batch is refused.
     RefuseEntries(Entries),

@@ -1,0 +1,113 @@
+//! The endpoint of a container's agent, which hands out credentials in the mood that it is told to be in.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    header::AUTHORIZATION,
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use leasehold::clock::{Clock, Millis};
+use serde_json::json;
+use tokio::{
+    net::TcpListener,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{KEY, LIFE};
+use crate::worker::Settings;
+
+/// What the worker proves itself with to the endpoint.
+const TOKEN: &str = "a-token-of-the-agent";
+
+/// How the endpoint answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mood {
+    Well,
+    /// After this time.
+    Slow(Duration),
+    Fails,
+    Silent,
+}
+
+#[derive(Debug)]
+struct State {
+    mood: Mood,
+    /// When the last set was handed out, and how many were.
+    handed_out: Option<(Instant, usize)>,
+}
+
+/// The endpoint. Ends when dropped.
+pub(super) struct Agent {
+    url: String,
+    state: Arc<Mutex<State>>,
+    _serving: JoinSet<()>,
+}
+
+impl Agent {
+    pub(super) async fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/role", listener.local_addr().expect("an address"));
+        let state = Arc::new(Mutex::new(State { mood: Mood::Well, handed_out: None }));
+        let (mut serving, of_all) = (JoinSet::new(), Arc::clone(&state));
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let state = Arc::clone(&of_all);
+                let service = service_fn(move |request| answer(request, Arc::clone(&state)));
+                let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                // One that the worker has given up on is no error here.
+                connections.spawn(async move { drop(serving.await) });
+            }
+        });
+        Self { url, state, _serving: serving }
+    }
+
+    /// The credentials of these settings come from here alone.
+    pub(super) fn credit(&self, settings: Settings) -> Settings {
+        let settings = settings.unset("AWS_ACCESS_KEY_ID").unset("AWS_SECRET_ACCESS_KEY");
+        settings.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", &self.url).set("AWS_CONTAINER_AUTHORIZATION_TOKEN", TOKEN)
+    }
+
+    pub(super) fn is(&self, mood: Mood) {
+        self.state.lock().expect("not poisoned").mood = mood;
+    }
+
+    pub(super) fn handed_out(&self) -> (Instant, usize) {
+        self.state.lock().expect("not poisoned").handed_out.expect("one at least")
+    }
+}
+
+async fn answer(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let reply = |status: u16, body: String| Response::builder().status(status).body(Full::from(body)).expect("a reply");
+    if request.headers().get(AUTHORIZATION).is_none_or(|token| token != TOKEN) {
+        return Ok(reply(403, json!({"code": "AccessDenied", "message": "no token"}).to_string()));
+    }
+    let mood = state.lock().expect("not poisoned").mood;
+    match mood {
+        Mood::Well => {}
+        Mood::Slow(time) => sleep(time).await,
+        Mood::Fails => return Ok(reply(500, "the agent is out of order".to_owned())),
+        Mood::Silent => std::future::pending().await,
+    }
+    let mut state = state.lock().expect("not poisoned");
+    state.handed_out = Some((Instant::now(), state.handed_out.map_or(0, |(_, sets)| sets) + 1));
+    // Whole seconds are written, rounded down, and so they are meant.
+    let ends = Millis((Clock::system().now().wall + LIFE).0 / 1000 * 1000);
+    Ok(reply(
+        200,
+        json!({
+            "AccessKeyId": format!("{KEY}{}", ends.0), "SecretAccessKey": "secret", "Token": "token",
+            "Expiration": ends.utc(),
+        })
+        .to_string(),
+    ))
+}
