@@ -170,7 +170,7 @@ async fn a_body_is_put_down_for_a_longer_wait_and_fetched_again() {
 #[tokio::test(start_paused = true)]
 async fn g8_an_outage_of_s3_pauses_the_queue_instead_of_using_up_receives() {
     // What is denied may be one message's own, and is tried with others now and then.
-    for (failure, max_receive_count, most) in [(Failure::Unavailable, 4, 60), (Failure::Denied, 40, 150)] {
+    for (failure, max_receive_count, most) in [(Failure::Unavailable, 4, 60), (Failure::Denied, 40, 300)] {
         let bed = TestBed::new(&[]);
         bed.add("jobs", max_receive_count);
         let book = Book::new();
