@@ -14,8 +14,8 @@ pub mod memory;
 pub mod s3;
 
 /// The largest body that is fetched, in bytes. It is held in memory for as long as its handler runs, beside what the
-/// handler makes of it, and there are about as many of them as `CONCURRENCY` allows. The libraries that put bodies into S3 go up
-/// to 2 GB; what is so large is better named in a message by its sender, and read by the handler in parts.
+/// handler makes of it, and there are about as many of them as `CONCURRENCY` allows. The libraries that put bodies into S3
+/// go up to 2 GB; what is so large is better named in a message by its sender, and read by the handler in parts.
 pub const LARGEST_BODY: usize = 256 * 1024 * 1024;
 
 /// Where bodies are.

@@ -26,8 +26,8 @@ use super::{Cancelled, HandlerError, HandlerResult, JobContext};
 
 /// The key to give to a downstream API for one step: the same on every attempt.
 ///
-/// It reads `operation#key/step`, and `operation#key/a/b/1` for a step whose name has a slash. One that would be longer than 255 bytes, or hold anything but visible ASCII (a step's
-/// name with a space, say), is its SHA-256 instead.
+/// It reads `operation#key/step`, and `operation#key/a/b/1` for a step whose name has a slash. One that would be longer than
+/// 255 bytes, or hold anything but visible ASCII (a step's name with a space, say), is its SHA-256 instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepKey(String);
 
@@ -126,9 +126,12 @@ impl JobContext {
         };
         may_begin(&name, claim, &self.cancelled)?;
         let step = |state, result| Step { state, generation, result, at: clock.wall() };
-        let fence = u32::try_from(claim.fence.0 % 1_000_000).unwrap_or(0);
-        let of_the_claim = if planted(Planted::StepKeyOfTheClaim) { fence } else { 0 };
-        match work(StepKey::new(&claim.pk.0, &name, generation + of_the_claim)).await.map_err(Into::into) {
+        let key = if planted(Planted::StepKeyOfTheClaim) {
+            StepKey::new(&claim.pk.0, &format!("{name}/{}", claim.fence.0), generation)
+        } else {
+            StepKey::new(&claim.pk.0, &name, generation)
+        };
+        match work(key).await.map_err(Into::into) {
             Ok(value) => {
                 let fits = |json: &String| json.len() + name.len() + step(StepState::Done, None).size() <= claim.room();
                 let json = serde_json::to_string(&value).ok().filter(fits);

@@ -104,9 +104,9 @@ impl Hall {
                     let since = *away_since.get_or_insert_with(Instant::now);
                     self.wait_for_the_store(head, since, slot).await
                 }
-                Settlement::RetryInPlace { until, .. } => self.wait_in_place(head, *until, slot, &self.places).await,
+                Settlement::RetryInPlace { until, .. } => self.wait_in_place(head, *until, slot).await,
                 Settlement::Held { until, .. } if head.is_last || self.is_near(*until) => {
-                    self.wait_in_place(head, *until + self.held_jitter(1), slot, &self.places).await
+                    self.wait_in_place(head, *until + self.held_jitter(1), slot).await
                 }
                 settlement if !followers.is_empty() => self.rest(head, settlement, slot, followers, &mut resting).await,
                 _ => false,

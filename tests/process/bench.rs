@@ -36,6 +36,10 @@ const BEGIN: &str = r#"run="running/$LEASEHOLD_IDEMPOTENCY_KEY"; [ -e "$run" ] &
 /// Notes that a run came to its end, and ends it.
 const END: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY" >> ended; exit 0"#;
 
+/// A script under short leases: some runs need no beat, some need one, and some are longer than the leases.
+pub(crate) const SHORT_AND_LONG: &str =
+    "$begin; case $LEASEHOLD_IDEMPOTENCY_KEY in *3) sleep 4;; *[68]) sleep 2.2;; *) sleep 0.3;; esac; $end";
+
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
     /// Patient, unlike a worker's.
@@ -140,6 +144,13 @@ impl Bench {
         self.lines("calls")
     }
 
+    /// The keys of all runs that came to their end, in order: one that did twice stands there twice.
+    pub(crate) fn succeeded(&self) -> Vec<String> {
+        let mut succeeded = self.lines("ended");
+        succeeded.sort_unstable();
+        succeeded
+    }
+
     /// The lines of a file in the folder; none if it is not there.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         fs::read_to_string(self.path(name)).unwrap_or_default().lines().map(str::to_owned).collect()
@@ -193,6 +204,15 @@ impl Bench {
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
         let dead = self.dead_letters_until(what, holds).await;
         assert_eq!(dead, [Value::Null; 0], "dead-lettered");
+    }
+
+    /// Waits until so many keys are done, and their messages gone.
+    pub(crate) async fn until_done(&self, keys: usize) {
+        let is_over = async || {
+            let statuses = self.statuses().await;
+            statuses.len() == keys && statuses.values().all(|status| status == "DONE") && self.messages().await == 0
+        };
+        self.until("all is done", is_over).await;
     }
 
     /// Waits until a condition holds, and leaves the dead-letter queue alone.

@@ -62,11 +62,7 @@ async fn check((mood, ends_in_time): Case) {
     agent.is(Mood::Well);
     fs::write(bench.path("go"), "").expect("is written");
     bench.send(["b", "c"]).await;
-    let all_done = async || {
-        let statuses = bench.statuses().await;
-        statuses.len() == 3 && statuses.values().all(|status| status == "DONE") && bench.messages().await == 0
-    };
-    bench.until("all is done", all_done).await;
+    bench.until_done(3).await;
     let ended = worker.stops().await;
     let log = ended.log.join("\n");
     ended.clean_report();

@@ -1,7 +1,11 @@
 //! Connections that go nowhere any more and still stand, as behind a firewall that has forgotten them, while new ones are
 //! fine.
 
-use crate::{bench::Bench, cases::check_all, proxy::Proxy};
+use crate::{
+    bench::{Bench, SHORT_AND_LONG},
+    cases::check_all,
+    proxy::Proxy,
+};
 
 const KEYS: usize = 24;
 
@@ -24,9 +28,7 @@ async fn r4_connections_that_swallow_all_cost_nothing_but_time() {
 async fn check(when: When) {
     let bench = Bench::new().await;
     let proxy = Proxy::before(bench.engine.endpoint()).await;
-    let script =
-        "$begin; case $LEASEHOLD_IDEMPOTENCY_KEY in *3) sleep 4;; *[68]) sleep 2.2;; *) sleep 0.3;; esac; $end";
-    let mut worker = bench.settings(script).short_leases().behind(&proxy).start();
+    let mut worker = bench.settings(SHORT_AND_LONG).short_leases().behind(&proxy).start();
     bench.send(0..KEYS).await;
     match when {
         When::Idle => {
@@ -46,16 +48,11 @@ async fn check(when: When) {
         }
     }
     let keys = if matches!(when, When::Idle) { KEYS * 2 } else { KEYS };
-    let is_over = async || {
-        let statuses = bench.statuses().await;
-        statuses.len() == keys && statuses.values().all(|status| status == "DONE") && bench.messages().await == 0
-    };
-    bench.until("all is done", is_over).await;
+    bench.until_done(keys).await;
     let ended = worker.stops().await;
     let log = ended.log.join("\n");
     ended.clean_report();
-    let mut succeeded = bench.lines("ended");
-    succeeded.sort_unstable();
+    let succeeded = bench.succeeded();
     assert!(bench.statuses().await.keys().eq(&succeeded), "{succeeded:?}\n{log}");
     assert_eq!((bench.effects().len(), bench.lines("overlaps").len()), (keys, 0), "{log}");
 }

@@ -1,7 +1,7 @@
 //! A service, or one call of it, that is away for a while in the middle of the work of two workers.
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, SHORT_AND_LONG},
     cases::check_all,
     proxy::{Fault, Proxy, Refusal, Switch},
 };
@@ -45,10 +45,7 @@ async fn check((of, fault, said, times): Outage) {
     let bench = Bench::new().await;
     let away = Switch::default();
     let proxy = Proxy::before(bench.engine.endpoint()).await.during(of, fault, &away);
-    // Some need no beat, some need one, and some are longer than the leases.
-    let script =
-        "$begin; case $LEASEHOLD_IDEMPOTENCY_KEY in *3) sleep 4;; *[68]) sleep 2.2;; *) sleep 0.3;; esac; $end";
-    let settings = bench.settings(script).short_leases().behind(&proxy);
+    let settings = bench.settings(SHORT_AND_LONG).short_leases().behind(&proxy);
     bench.send(0..KEYS).await;
     let (mut one, other) = (settings.start(), settings.start());
     one.says_times("\"deleted\"", 3).await;
@@ -56,17 +53,12 @@ async fn check((of, fault, said, times): Outage) {
     proxy.cut();
     one.says_times(said, times).await;
     away.set(false);
-    let is_over = async || {
-        let statuses = bench.statuses().await;
-        statuses.len() == KEYS && statuses.values().all(|status| status == "DONE") && bench.messages().await == 0
-    };
-    bench.until("all is done", is_over).await;
+    bench.until_done(KEYS).await;
     let (one, other) = (one.stops().await, other.stops().await);
     let (log, other_log) = (one.log.join("\n"), other.log.join("\n"));
     one.clean_report();
     other.clean_report();
-    let mut succeeded = bench.lines("ended");
-    succeeded.sort_unstable();
+    let succeeded = bench.succeeded();
     assert!(bench.statuses().await.keys().eq(&succeeded), "{succeeded:?}\n{log}\n\n{other_log}");
     assert_eq!(bench.lines("overlaps"), [""; 0], "{log}\n\n{other_log}");
     assert_eq!(proxy.idle_faults(), [""; 0]);

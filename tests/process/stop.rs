@@ -122,11 +122,7 @@ async fn check_unanswered((of, fault): (&'static str, Fault)) {
     assert!(late.is_empty(), "called after its report: {late:?}\n{log}");
 
     let heir = settings.set("QUICK", "yes").start();
-    let is_over = async || {
-        let statuses = bench.statuses().await;
-        statuses.len() == KEYS && statuses.values().all(|status| status == "DONE") && bench.messages().await == 0
-    };
-    bench.until("all is done", is_over).await;
+    bench.until_done(KEYS).await;
     heir.stops().await.clean_report();
     assert_eq!((bench.effects().len(), bench.lines("overlaps").len()), (KEYS, 0));
     assert_eq!(proxy.idle_faults(), [""; 0]);

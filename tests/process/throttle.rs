@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, SHORT_AND_LONG},
     cases::check_all,
     proxy::{Fault, Proxy, Refusal, Switch},
 };
@@ -36,9 +36,7 @@ async fn check(through: Through) {
     let proxy = Proxy::before(bench.engine.endpoint()).await;
     let proxy = proxy
         .with("DynamoDB*", refuse, move |call| is_on.is_on() && (matches!(through, Through::None) || call % 4 != 0));
-    let script =
-        "$begin; case $LEASEHOLD_IDEMPOTENCY_KEY in *3) sleep 4;; *[68]) sleep 2.2;; *) sleep 0.3;; esac; $end";
-    let mut worker = bench.settings(script).short_leases().behind(&proxy).start();
+    let mut worker = bench.settings(SHORT_AND_LONG).short_leases().behind(&proxy).start();
     bench.send(0..KEYS).await;
     worker.says_times("\"deleted\"", 3).await;
     let before = proxy.calls().len();
@@ -47,19 +45,14 @@ async fn check(through: Through) {
     throttled.set(false);
     let calls = proxy.calls().split_off(before);
     let of_table = calls.iter().filter(|call| ["PutItem", "UpdateItem"].contains(&call.operation.as_str())).count();
-    let is_over = async || {
-        let statuses = bench.statuses().await;
-        statuses.len() == KEYS && statuses.values().all(|status| status == "DONE") && bench.messages().await == 0
-    };
-    bench.until("all is done", is_over).await;
+    bench.until_done(KEYS).await;
     let ended = worker.stops().await;
     let log = ended.log.join("\n");
     ended.clean_report();
     assert!(of_table < A_STORM && calls.len() < 2 * A_STORM, "{of_table} of {}\n{log}", calls.len());
     assert!(log.contains("throttled"), "{log}");
     // What the worker could not keep its claim of is run again, and nothing that came to its end is.
-    let mut succeeded = bench.lines("ended");
-    succeeded.sort_unstable();
+    let succeeded = bench.succeeded();
     assert!(bench.statuses().await.keys().eq(&succeeded), "{succeeded:?}\n{log}");
     assert!(bench.calls().iter().all(|call| call.ends_with(" 1")), "no attempt: {:?}\n{log}", bench.calls());
     assert_eq!((bench.effects().len(), bench.lines("overlaps").len()), (KEYS, 0), "{log}");

@@ -1,8 +1,8 @@
 //! One thing that can be away, and the pause that follows from it.
 //!
 //! A circuit opens at an outage, stays open while a probe fails, and says how it ends. It stands for the guard's store, the
-//! handlers of a queue, bodies in S3, a queue that denies deletes, a burst of permanent failures, and an operator's word. It never looks
-//! at messages.
+//! handlers of a queue, bodies in S3, a queue that denies deletes, a burst of permanent failures, and an operator's word.
+//! It never looks at messages.
 
 use std::{
     future::Future,

@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use tokio::{
-    sync::{Semaphore, SemaphorePermit},
+    sync::SemaphorePermit,
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
@@ -120,14 +120,8 @@ impl Hall {
     }
 
     /// Waits without a slot, but in a place. `false` when there is none, or the wait was cut short.
-    pub(super) async fn wait_in_place(
-        &self,
-        delivery: &Delivery,
-        until: Millis,
-        slot: &mut Option<Slot>,
-        places: &Semaphore,
-    ) -> bool {
-        let Ok(_place) = places.try_acquire() else { return false };
+    pub(super) async fn wait_in_place(&self, delivery: &Delivery, until: Millis, slot: &mut Option<Slot>) -> bool {
+        let Ok(_place) = self.places.try_acquire() else { return false };
         self.give_up(slot, delivery, until);
         self.unless_cut_short(delivery, sleep(until.since(self.jobs.clock.wall()))).await
     }
