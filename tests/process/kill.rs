@@ -22,6 +22,16 @@ enum At {
     Done,
 }
 
+impl At {
+    /// What stops a call there, until it is let go.
+    fn held_by(&self, hold: &Hold) -> Fault {
+        match self {
+            Self::Lost | Self::Late => Fault::HoldRequest(hold.clone()),
+            Self::Done => Fault::HoldReply(hold.clone()),
+        }
+    }
+}
+
 /// The key of work that succeeds, and of work that fails for good.
 const GOOD: &str = "1";
 const POISON: &str = "9";
@@ -99,10 +109,7 @@ async fn t5_a_kill_around_any_call_frees_its_group_and_repeats_at_most_what_nobo
 async fn check((kind, (of, nth, at, key, runs, copies)): (Kind, Point)) {
     let bench = kind.bench(key).await;
     let hold = Hold::new();
-    let fault = match at {
-        At::Lost | At::Late => Fault::HoldRequest(hold.clone()),
-        At::Done => Fault::HoldReply(hold.clone()),
-    };
+    let fault = at.held_by(&hold);
     let proxy = Proxy::before(bench.engine.endpoint()).await.with(of, fault, move |call| call == nth);
     let settings = bench.settings(HANDLER).short_leases();
     let doomed = settings.clone().behind(&proxy).start();
@@ -151,10 +158,7 @@ async fn g2_a_standstill_around_any_call_undoes_nothing_of_what_another_did_mean
 async fn check_standstill((kind, (of, nth, at, key, runs, copies)): (Kind, Point)) {
     let bench = kind.bench(key).await;
     let hold = Hold::new();
-    let fault = match at {
-        At::Lost | At::Late => Fault::HoldRequest(hold.clone()),
-        At::Done => Fault::HoldReply(hold.clone()),
-    };
+    let fault = at.held_by(&hold);
     // A slow test lets the worker try again before it stands still.
     let proxy = Proxy::before(bench.engine.endpoint()).await.with(of, fault, move |call| call >= nth);
     let settings = bench.settings(HANDLER).short_leases();
