@@ -322,6 +322,18 @@ impl fmt::Display for Problem {
     }
 }
 
+/// All problems, for whoever asked for something that they keep from being done.
+pub(crate) fn told(problems: &[Problem]) -> String {
+    let mut text = match problems.len() {
+        1 => "there is a problem with the configuration:".to_owned(),
+        n => format!("there are {n} problems with the configuration:"),
+    };
+    for problem in problems {
+        text.push_str(&format!("\n- {problem}"));
+    }
+    text
+}
+
 /// What all variables begin with.
 const PREFIX: &str = "LEASEHOLD_";
 

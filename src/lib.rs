@@ -128,6 +128,9 @@ pub mod aws;
 pub mod clock;
 mod shutdown;
 
+// Tools for those who run it.
+pub mod ops;
+
 // How it is, for those who ask.
 mod status;
 #[cfg(feature = "serve")]

@@ -195,22 +195,11 @@ impl fmt::Debug for Worker {
 #[non_exhaustive]
 pub enum WorkerError {
     /// Everything that is wrong with the environment, the handlers, the queues and the table. Exit code 78.
-    #[error("{}", told(.0))]
+    #[error("{}", crate::config::told(.0))]
     Configuration(Vec<Problem>),
     /// AWS could not be reached. Exit code 69.
     #[error("not started: {0}")]
     Unavailable(String),
-}
-
-fn told(problems: &[Problem]) -> String {
-    let mut text = match problems.len() {
-        1 => "there is a problem with the configuration:".to_owned(),
-        n => format!("there are {n} problems with the configuration:"),
-    };
-    for problem in problems {
-        text.push_str(&format!("\n- {problem}"));
-    }
-    text
 }
 
 /// A worker whose checks have passed.

@@ -50,6 +50,8 @@ const ROOMS: &[(&str, &str)] = &[
         "worker",
         "aws bodies clock config guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status",
     ),
+    // Tools act on queues and records by themselves; of a worker, they know its settings.
+    ("ops", "aws clock config guard guard::admin guard::dynamodb key message queue settle::dead_letter"),
     // It tells a status, and knows nothing of who made it.
     ("serve", "status"),
     ("status", ""),

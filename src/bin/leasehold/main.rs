@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use leasehold::{WorkerError, guard::GuardError};
+use leasehold::{WorkerError, guard::GuardError, ops::OpsError};
 use tokio::runtime::Runtime;
 
 mod config;
@@ -121,6 +121,8 @@ fn failed(error: &anyhow::Error) -> ExitCode {
         Some(WorkerError::Configuration(_)) => exit::CONFIGURATION.into(),
         Some(WorkerError::Unavailable(_)) => exit::UNAVAILABLE.into(),
         _ if error.downcast_ref().is_some_and(GuardError::is_transient) => exit::UNAVAILABLE.into(),
+        _ if error.downcast_ref().is_some_and(OpsError::is_transient) => exit::UNAVAILABLE.into(),
+        _ if matches!(error.downcast_ref(), Some(OpsError::Configuration(_))) => exit::CONFIGURATION.into(),
         _ => ExitCode::FAILURE,
     }
 }

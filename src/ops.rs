@@ -1,0 +1,139 @@
+//! Tools for operators: what failed for good and why, putting it back, the record of a key, and what does not fit together.
+//!
+//! The `dlq`, `guard` and `doctor` commands are made of this, and so can a team's own tools be. Owns what these tools are
+//! given: a configuration, and where queues and records are. Asks AWS only when it is called, and changes nothing that its
+//! caller did not ask it to.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    aws::{self, Aws},
+    clock::Clock,
+    config::{Config, Problem, QueueConfig, Warning},
+    guard::{Guard, GuardError, dynamodb::DynamoDbGuard},
+    queue::{Broker, QueueError},
+};
+
+/// Tools on the queues and the table of one configuration.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), leasehold::ops::OpsError> {
+/// use leasehold::ops::Ops;
+/// let (ops, _warnings) = Ops::from_env().await?;
+/// println!("{}", ops.config().table);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Ops {
+    config: Config,
+    broker: Arc<dyn Broker>,
+    guard: Arc<dyn Guard>,
+    clock: Clock,
+}
+
+impl Ops {
+    /// On AWS, configured as the workers are: by `LEASEHOLD_…` variables and by the SDK's own. `LEASEHOLD_QUEUES` may be
+    /// unset. Also says what is probably not meant so.
+    ///
+    /// # Errors
+    /// [`OpsError::Configuration`] with everything that is wrong with the variables.
+    pub async fn from_env() -> Result<(Self, Vec<Warning>), OpsError> {
+        let (config, warnings) = Config::from_env_for_tools().map_err(OpsError::Configuration)?;
+        Ok((Self::new(config, &aws::load().await)?, warnings))
+    }
+
+    /// On AWS, with this configuration.
+    ///
+    /// # Errors
+    /// [`OpsError::Configuration`] for a region or an endpoint with which no call could be made.
+    pub fn new(config: Config, sdk: &aws_config::SdkConfig) -> Result<Self, OpsError> {
+        let problems = aws::problems(sdk);
+        if !problems.is_empty() {
+            return Err(OpsError::Configuration(problems));
+        }
+        let aws = Aws::new(sdk);
+        let guard = Arc::new(DynamoDbGuard::new(aws.dynamodb(), config.table.clone()));
+        Ok(Self::with_adapters(config, Arc::new(aws.sqs()), guard, Clock::system()))
+    }
+
+    /// On other queues and another guard than AWS's: those of the [test kit](crate::testing), or your own.
+    #[must_use]
+    pub fn with_adapters(config: Config, broker: Arc<dyn Broker>, guard: Arc<dyn Guard>, clock: Clock) -> Self {
+        Self { config, broker, guard, clock }
+    }
+
+    /// What they work with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What tells them the time.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// A queue's settings by its name in the configuration.
+    ///
+    /// # Errors
+    /// [`OpsError::Configuration`] where the configuration has no such queue.
+    pub fn queue(&self, name: &str) -> Result<&QueueConfig, OpsError> {
+        self.config.queues.get(name).ok_or_else(|| {
+            let known: Vec<_> = self.config.queues.keys().map(String::as_str).collect();
+            let problem = if known.is_empty() {
+                Problem::new("LEASEHOLD_QUEUES is not set", format!("LEASEHOLD_QUEUES={name}, as the workers have it"))
+            } else {
+                let what = format!("LEASEHOLD_QUEUES names no queue {name:?}, but {}", known.join(", "));
+                Problem::new(what, format!("one of {}", known.join(", ")))
+            };
+            OpsError::Configuration(vec![problem])
+        })
+    }
+}
+
+impl fmt::Debug for Ops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ops").field("broker", &self.broker).field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+/// Why a tool did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpsError {
+    /// What was asked for does not fit the configuration, or that is wrong by itself. Nothing was done.
+    #[error("{}", crate::config::told(.0))]
+    Configuration(Vec<Problem>),
+    /// A queue did not do it.
+    #[error("the queue {queue}")]
+    Queue {
+        /// Which.
+        queue: String,
+        /// What it answered.
+        #[source]
+        error: QueueError,
+    },
+    /// The guard's table did not do it.
+    #[error("the table {table:?}")]
+    Guard {
+        /// Which.
+        table: String,
+        /// What it answered.
+        #[source]
+        error: GuardError,
+    },
+}
+
+impl OpsError {
+    /// Whether the same may well succeed later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Configuration(_) => false,
+            Self::Queue { error, .. } => error.is_transient(),
+            Self::Guard { error, .. } => error.is_transient(),
+        }
+    }
+}
