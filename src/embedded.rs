@@ -29,7 +29,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use queues::Depth;
+pub use crate::queue::Depth;
 
 mod queues;
 

@@ -44,6 +44,9 @@ pub struct Message {
     pub trace_header: Option<String>,
     /// What an earlier failure left in the message's dead-letter attribute: this message comes from a redrive.
     pub dead_letter: Option<Note>,
+    /// The ARN of the queue that SQS itself moved this message from, if it was received from a dead-letter queue. Copies
+    /// that a worker sent have none.
+    pub moved_from: Option<String>,
     /// What SNS says of it, on a queue with `ENVELOPE=sns`.
     pub sns: Option<Sns>,
 }

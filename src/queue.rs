@@ -11,9 +11,11 @@ use crate::message::{Attribute, Message, ReceiptHandle};
 
 mod accepted;
 pub mod memory;
+mod moving;
 pub mod sqs;
 
 pub use accepted::attribute_problem;
+pub use moving::{Depth, Move, MoveStatus, MoveTask};
 
 /// AWS's longest visibility timeout, counted from the receive.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html>
@@ -62,6 +64,11 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
 
     /// Looks the queue's settings up.
     async fn facts(&self) -> Result<QueueFacts, QueueError>;
+
+    /// Looks up how many messages there are. For tools; a worker never asks.
+    async fn depth(&self) -> Result<Depth, QueueError> {
+        Err(QueueError::Unsupported("this queue does not count its messages".to_owned()))
+    }
 }
 
 /// Where queues come from: an AWS account, an embedded engine, or memory.
@@ -74,6 +81,23 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     fn looks_in(&self, address: &QueueAddress) -> Option<String> {
         let _ = address;
         None
+    }
+
+    /// Begins to move all messages of a dead-letter queue. [`QueueError::Unsupported`] where the service has no such tasks,
+    /// or not for these queues: the first must be one that a redrive policy names. A queue has one task at a time.
+    async fn start_move(&self, task: &Move) -> Result<(), QueueError> {
+        Err(QueueError::Unsupported(format!("no task can move {}", task.from)))
+    }
+
+    /// The latest move from the queue of this ARN, which runs or has ended; `None` if there was none.
+    async fn latest_move(&self, from: &str) -> Result<Option<MoveTask>, QueueError> {
+        let _ = from;
+        Ok(None)
+    }
+
+    /// Tells a move that runs, from the queue of this ARN, to stop. What it has moved stays moved.
+    async fn cancel_move(&self, from: &str, handle: &str) -> Result<(), QueueError> {
+        Err(QueueError::Unsupported(format!("no task {handle} moves {from}")))
     }
 }
 
@@ -232,6 +256,9 @@ pub enum QueueError {
     /// The request can never succeed: too large, characters that SQS does not take, and the like.
     #[error("the queue refuses the request: {0}")]
     Refused(String),
+    /// The service, or this kind of queue, does not have the operation.
+    #[error("the service cannot do that: {0}")]
+    Unsupported(String),
 }
 
 /// What an adapter met, kept for the log.

@@ -11,26 +11,7 @@ use rustack_sqs_model::{
 };
 
 use super::{Engine, EngineError};
-
-/// How many messages a queue has, by what keeps them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Depth {
-    /// Can be received now.
-    pub visible: u64,
-    /// Were received, and are hidden until their visibility timeout ends.
-    pub in_flight: u64,
-    /// Were sent with a delay that has not passed.
-    pub delayed: u64,
-}
-
-impl Depth {
-    /// All of them.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.visible + self.in_flight + self.delayed
-    }
-}
+use crate::queue::Depth;
 
 impl From<SqsError> for EngineError {
     fn from(error: SqsError) -> Self {

@@ -138,6 +138,7 @@ pub(crate) fn open(message: &Message) -> Result<Message, EnvelopeError> {
         deduplication_id: message.deduplication_id.clone(),
         trace_header: message.trace_header.clone(),
         dead_letter: message.dead_letter.clone(),
+        moved_from: message.moved_from.clone(),
         sns: Some(sns),
     })
 }

@@ -20,7 +20,10 @@ use crate::{
     message::{Message, ReceiptHandle},
 };
 
-use super::{Broker, DeduplicationScope, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received};
+use super::{
+    Broker, DeduplicationScope, Depth, Move, MoveStatus, MoveTask, Outgoing, Queue, QueueAddress, QueueError,
+    QueueFacts, Receive, Received,
+};
 use store::Store;
 use stored::Standing;
 
@@ -106,6 +109,8 @@ struct State {
     queues: BTreeMap<String, Store>,
     /// By queue. Apart from the queues, so that calls to a queue that is gone are counted too.
     calls: BTreeMap<String, BTreeMap<&'static str, Calls>>,
+    /// The latest move from each queue, by its ARN.
+    moves: BTreeMap<String, MoveTask>,
     /// Numbers messages over all queues, so that a queue that is made again never repeats an id.
     sequence: Arc<AtomicU64>,
 }
@@ -163,6 +168,16 @@ impl Broker for MemoryBroker {
         let name = address.queue_name();
         if self.account.lock().queues.contains_key(name) { Ok(self.queue(name)) } else { Err(QueueError::Missing) }
     }
+
+    /// Over at once: all that are visible are moved.
+    async fn start_move(&self, task: &Move) -> Result<(), QueueError> {
+        let now = self.account.clock.now();
+        self.account.lock().move_all(task, now)
+    }
+
+    async fn latest_move(&self, from: &str) -> Result<Option<MoveTask>, QueueError> {
+        Ok(self.account.lock().moves.get(from).cloned())
+    }
 }
 
 /// A queue's ARN: region and account are those that LocalStack has by default.
@@ -214,6 +229,14 @@ impl Queue for MemoryQueue {
 
     async fn facts(&self) -> Result<QueueFacts, QueueError> {
         self.call("facts", 0, |store, _| Ok(store.facts()))
+    }
+
+    async fn depth(&self) -> Result<Depth, QueueError> {
+        self.call("depth", 0, |store, now| {
+            let count = |standing| store.count(standing, now.instant) as u64;
+            let [visible, in_flight, delayed] = [Standing::Visible, Standing::InFlight, Standing::Delayed].map(count);
+            Ok(Depth { visible, in_flight, delayed })
+        })
     }
 }
 
@@ -316,7 +339,7 @@ impl MemoryQueue {
         let look_again = store.next_change(now.instant);
         if let Some((dead_letters, _)) = redrive {
             let dead_letters = state.store(&dead_letters, now)?;
-            taken.dead.into_iter().for_each(|message| dead_letters.adopt(message, now));
+            taken.dead.into_iter().for_each(|message| dead_letters.adopt(message, arn(&self.name), now));
         }
         Ok((taken.received, look_again))
     }
@@ -352,6 +375,28 @@ impl State {
         let store = self.queues.get_mut(name).ok_or(QueueError::Missing)?;
         store.expire(now.instant);
         Ok(store)
+    }
+
+    /// What is moved is a new message, with what was sent and nothing of what SQS knew of it.
+    /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html>
+    fn move_all(&mut self, task: &Move, now: Moment) -> Result<(), QueueError> {
+        let names = [&task.from, &task.to].map(|arn| QueueAddress::Arn(arn.clone()).queue_name().to_owned());
+        self.store(&names[1], now)?;
+        let moved = self.store(&names[0], now)?.take_visible(now.instant);
+        let count = moved.len() as u64;
+        let to = self.store(&names[1], now)?;
+        moved.into_iter().for_each(|content| drop(to.put(content, now)));
+        let done = MoveTask {
+            handle: None,
+            status: MoveStatus::Completed,
+            to: Some(task.to.clone()),
+            moved: count,
+            of: Some(count),
+            failure: None,
+            started_at: now.wall,
+        };
+        self.moves.insert(task.from.clone(), done);
+        Ok(())
     }
 
     fn count(&mut self, name: &str, operation: &'static str, calls: u64, entries: usize) {

@@ -19,8 +19,8 @@ use self::{
     place::{Arn, Regions},
 };
 use super::{
-    BATCH, Broker, DeduplicationScope, LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueAddress, QueueError,
-    QueueFacts, Receive, Received,
+    BATCH, Broker, DeduplicationScope, Depth, LARGEST_MESSAGE, MOST_ATTRIBUTES, Move, MoveTask, Outgoing, Queue,
+    QueueAddress, QueueError, QueueFacts, Receive, Received,
 };
 use crate::{aws, clock::Clock, message::ReceiptHandle};
 
@@ -28,6 +28,7 @@ mod batch;
 mod calls;
 pub(crate) mod convert;
 mod errors;
+mod moving;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -100,6 +101,12 @@ impl SqsBroker {
         Ok(Target { client, url })
     }
 
+    /// For what is asked of the service about a queue.
+    fn client_of(&self, arn: &str) -> Result<aws_sdk_sqs::Client, QueueError> {
+        let region = Arn::parse(arn).map(|arn| arn.region);
+        self.regions.client(&QueueAddress::Arn(arn.to_owned()), region)
+    }
+
     async fn look_up(
         &self,
         client: &aws_sdk_sqs::Client,
@@ -132,6 +139,18 @@ impl Broker for SqsBroker {
                 Arn::parse(arn).map(|arn| format!("region {}, account {}", arn.region, arn.account))
             }
         }
+    }
+
+    async fn start_move(&self, task: &Move) -> Result<(), QueueError> {
+        Ok(moving::start(&self.client_of(&task.from)?, task).await?)
+    }
+
+    async fn latest_move(&self, from: &str) -> Result<Option<MoveTask>, QueueError> {
+        Ok(moving::latest(&self.client_of(from)?, from, &self.clock).await?)
+    }
+
+    async fn cancel_move(&self, from: &str, handle: &str) -> Result<(), QueueError> {
+        Ok(moving::cancel(&self.client_of(from)?, handle).await?)
     }
 }
 
@@ -224,6 +243,10 @@ impl Queue for SqsQueue {
             retention: seconds(QueueAttributeName::MessageRetentionPeriod, DEFAULT_RETENTION),
             redrive: text(QueueAttributeName::RedrivePolicy).and_then(convert::redrive),
         })
+    }
+
+    async fn depth(&self) -> Result<Depth, QueueError> {
+        Ok(moving::depth(&self.target, &self.clock).await?)
     }
 }
 

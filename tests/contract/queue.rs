@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 pub(crate) mod behaviours;
 mod fifo;
+mod tools;
 
 /// Makes queues of one adapter, and says what is different there.
 #[async_trait]
@@ -73,6 +74,8 @@ pub(crate) struct Differences {
     pub(crate) one_message_per_group: bool,
     /// A message that the redrive policy moves gets a new id.
     pub(crate) redrive_changes_the_id: bool,
+    /// It has no tasks that move messages.
+    pub(crate) moves_nothing: bool,
     /// It loses the trace header.
     pub(crate) drops_the_trace_header: bool,
     /// The longest name of an attribute that it takes, in characters.
@@ -96,6 +99,7 @@ impl Default for Differences {
             ignores_attempt_ids: false,
             one_message_per_group: false,
             redrive_changes_the_id: false,
+            moves_nothing: false,
             drops_the_trace_header: false,
             longest_attribute_name: 256,
             takes_attributes: &[],
@@ -150,6 +154,10 @@ macro_rules! queue_contract {
             t6_a_message_moves_to_the_dead_letter_queue_at_the_receive_after_its_last,
             r5_facts_tell_the_settings,
             r5_a_queue_that_is_not_there_is_missing,
+            depth_tells_what_is_visible_and_what_is_in_flight,
+            what_sqs_moved_tells_from_where_and_what_was_sent_does_not,
+            a_move_takes_all_of_a_dead_letter_queue_to_where_it_is_told,
+            a_move_to_a_queue_that_is_not_there_is_refused,
         }
     };
     (@each $module:ident, $fixture:expr, $options:tt, $($behaviour:ident,)*) => {

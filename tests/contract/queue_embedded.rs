@@ -38,6 +38,7 @@ impl QueueFixture for Embedded {
             refuses_group_on_standard: true,
             ignores_attempt_ids: true,
             one_message_per_group: true,
+            moves_nothing: true,
             drops_the_trace_header: true,
             // All of them: it looks at none.
             takes_attributes: &[

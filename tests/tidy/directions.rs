@@ -59,7 +59,7 @@ const ROOMS: &[(&str, &str)] = &[
         "testing",
         "bodies bodies::memory clock guard guard::memory message queue queue::memory settle::dead_letter shutdown worker",
     ),
-    ("embedded", ""),
+    ("embedded", "queue::Depth"),
     // What decodes is called where it is, so that a fuzzer finds what is wrong with that and not with what is around it.
     (
         "fuzzing",

@@ -150,9 +150,15 @@ impl Store {
         id
     }
 
+    /// Takes out what was sent of all that may be received now.
+    pub(super) fn take_visible(&mut self, now: Instant) -> Vec<Outgoing> {
+        let visible = self.available(now);
+        visible.iter().filter_map(|sequence| self.messages.remove(sequence)).map(Stored::content).collect()
+    }
+
     /// Takes in what another queue's redrive policy moves here.
-    pub(super) fn adopt(&mut self, message: Stored, now: Moment) {
-        let moved = message.moved(self.is_fifo(), now);
+    pub(super) fn adopt(&mut self, message: Stored, from: String, now: Moment) {
+        let moved = message.moved(from, self.is_fifo(), now);
         self.insert(self.next_sequence(), moved);
     }
 

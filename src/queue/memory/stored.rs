@@ -28,6 +28,8 @@ pub(super) struct Stored {
     received_at: Instant,
     /// Whether the visibility was changed since the latest receive.
     changed: bool,
+    /// The ARN of the queue that a redrive policy moved it from.
+    moved_from: Option<String>,
 }
 
 /// Where a message stands in its queue.
@@ -50,6 +52,7 @@ impl Stored {
             receives_elsewhere: 0,
             received_at: now.instant,
             changed: false,
+            moved_from: None,
         }
     }
 
@@ -124,7 +127,8 @@ impl Stored {
     /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html>.
     /// On FIFO queues its deduplication id becomes its message id:
     /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html>
-    pub(super) fn moved(mut self, fifo: bool, now: Moment) -> Self {
+    pub(super) fn moved(mut self, from: String, fifo: bool, now: Moment) -> Self {
+        self.moved_from = Some(from);
         self.receives_elsewhere += std::mem::take(&mut self.receives);
         self.visible_at = now.instant;
         if fifo {
@@ -132,6 +136,13 @@ impl Stored {
             self.content.deduplication_id = Some(self.id.clone());
         }
         self
+    }
+
+    /// What was sent. On a FIFO queue, what is sent again has an id of its own.
+    pub(super) fn content(mut self) -> Outgoing {
+        self.content.deduplication_id = self.content.deduplication_id.map(|_| format!("moved-{}", self.id));
+        self.content.delay = None;
+        self.content
     }
 
     /// As a receive shows it.
@@ -147,6 +158,7 @@ impl Stored {
             deduplication_id: content.deduplication_id,
             trace_header: content.trace_header,
             dead_letter: None,
+            moved_from: self.moved_from.clone(),
             sns: None,
         }
         .unpacked()

@@ -55,6 +55,7 @@ pub(crate) fn received(from: types::Message, told: &Told) -> Option<Received> {
         group: system.remove(&Name::MessageGroupId),
         deduplication_id: system.remove(&Name::MessageDeduplicationId),
         trace_header: system.remove(&Name::AwsTraceHeader),
+        moved_from: system.remove(&Name::DeadLetterQueueSourceArn),
         ..Message::default()
     };
     let named = from.message_attributes.unwrap_or_default().into_iter();

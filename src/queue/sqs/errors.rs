@@ -32,6 +32,7 @@ pub(super) enum Meaning {
     Denied,
     Missing,
     Refused,
+    Unsupported,
 }
 
 impl Fault {
@@ -61,6 +62,7 @@ impl From<Fault> for QueueError {
             Meaning::Denied => Self::Denied(Some(said.into())),
             Meaning::Missing => Self::Missing,
             Meaning::Refused => Self::Refused(said),
+            Meaning::Unsupported => Self::Unsupported(said),
         }
     }
 }
@@ -127,7 +129,9 @@ fn by_code(code: Option<&str>, text: Option<&str>, otherwise: Meaning) -> Meanin
     match bare.strip_suffix("Exception").unwrap_or(bare) {
         "ReceiptHandleIsInvalid" | "MessageNotInflight" | "InvalidIdFormat" => Meaning::HandleLost,
         "InvalidParameterValue" | "ValidationError" | "Validation" => by_text(text),
-        "NonExistentQueue" | "QueueDoesNotExist" => Meaning::Missing,
+        "NonExistentQueue" | "QueueDoesNotExist" | "ResourceNotFound" => Meaning::Missing,
+        // What only resembles SQS says the latter ones of what it does not have.
+        "UnsupportedOperation" | "InvalidAction" | "UnknownOperation" | "NotImplemented" => Meaning::Unsupported,
         "AccessDenied"
         | "AuthFailure"
         | "ExpiredToken"
@@ -290,6 +294,9 @@ mod tests {
             ("RequestAbortedException", "", Meaning::NoAnswer),
             ("AWS.SimpleQueueService.BatchRequestTooLong", "", Meaning::Refused),
             ("InvalidMessageContents", "", Meaning::Refused),
+            ("ResourceNotFoundException", "", Meaning::Missing),
+            ("AWS.SimpleQueueService.UnsupportedOperation", "", Meaning::Unsupported),
+            ("InvalidAction", "", Meaning::Unsupported),
         ] {
             assert_eq!(by_code(Some(code), Some(text), Meaning::Refused), meaning, "{code}: {text}");
         }

@@ -19,6 +19,7 @@ fn kind(outcome: &Result<(), QueueError>) -> &'static str {
         Err(QueueError::Denied(_)) => "Denied",
         Err(QueueError::Missing) => "Missing",
         Err(QueueError::Refused(_)) => "Refused",
+        Err(QueueError::Unsupported(_)) => "Unsupported",
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
         Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written,
     },
     message::{Pointer, ReceiptHandle},
-    queue::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received},
+    queue::{Broker, Depth, Move, MoveTask, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received},
 };
 
 /// A queue whose calls go wrong.
@@ -69,6 +69,11 @@ impl Queue for FaultyQueue {
     async fn facts(&self) -> Result<QueueFacts, QueueError> {
         let inner = Arc::clone(&self.inner);
         self.faults.carry_out("facts", &self.name, CALL_TIMEOUT, async move { inner.facts().await }).await
+    }
+
+    async fn depth(&self) -> Result<Depth, QueueError> {
+        let inner = Arc::clone(&self.inner);
+        self.faults.carry_out("depth", &self.name, CALL_TIMEOUT, async move { inner.depth().await }).await
     }
 }
 
@@ -186,6 +191,10 @@ impl FaultyBroker {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.entry(queue.to_owned()).or_default().clone()
     }
+
+    fn faults_of(&self, arn: &str) -> Faults {
+        self.faults(QueueAddress::Arn(arn.to_owned()).queue_name())
+    }
 }
 
 #[async_trait]
@@ -200,6 +209,24 @@ impl Broker for FaultyBroker {
 
     fn looks_in(&self, address: &QueueAddress) -> Option<String> {
         self.inner.looks_in(address)
+    }
+
+    async fn start_move(&self, task: &Move) -> Result<(), QueueError> {
+        let (inner, owned) = (Arc::clone(&self.inner), task.clone());
+        let call = async move { inner.start_move(&owned).await };
+        self.faults_of(&task.from).carry_out("start_move", &task.from, CALL_TIMEOUT, call).await
+    }
+
+    async fn latest_move(&self, from: &str) -> Result<Option<MoveTask>, QueueError> {
+        let (inner, owned) = (Arc::clone(&self.inner), from.to_owned());
+        let call = async move { inner.latest_move(&owned).await };
+        self.faults_of(from).carry_out("latest_move", from, CALL_TIMEOUT, call).await
+    }
+
+    async fn cancel_move(&self, from: &str, handle: &str) -> Result<(), QueueError> {
+        let (inner, owned) = (Arc::clone(&self.inner), (from.to_owned(), handle.to_owned()));
+        let call = async move { inner.cancel_move(&owned.0, &owned.1).await };
+        self.faults_of(from).carry_out("cancel_move", handle, CALL_TIMEOUT, call).await
     }
 }
 

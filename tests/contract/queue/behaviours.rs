@@ -9,8 +9,8 @@ use leasehold::{
 };
 use tokio::time::Instant;
 
-pub(crate) use super::fifo::*;
 use super::{LONG, POLL, QueueFixture, SHORT, SOON, binary, bodies, body, in_group, next, nothing_for, poll};
+pub(crate) use super::{fifo::*, tools::*};
 
 pub(crate) async fn attributes_and_body_come_back_as_they_were_sent(fixture: &dyn QueueFixture) {
     let queue = fixture.standard().await;
