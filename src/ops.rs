@@ -14,6 +14,8 @@ use crate::{
     queue::{Broker, QueueError},
 };
 
+pub mod dead_letters;
+
 /// Tools on the queues and the table of one configuration.
 ///
 /// ```no_run
@@ -127,6 +129,10 @@ pub enum OpsError {
 }
 
 impl OpsError {
+    pub(crate) fn of_queue(queue: &str, error: QueueError) -> Self {
+        Self::Queue { queue: queue.to_owned(), error }
+    }
+
     /// Whether the same may well succeed later.
     #[must_use]
     pub fn is_transient(&self) -> bool {

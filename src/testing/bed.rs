@@ -11,7 +11,9 @@ use tokio::time::sleep;
 
 use crate::{
     clock::Clock,
+    config::Config,
     guard::{Guard, memory::MemoryGuard},
+    ops::{Ops, OpsError},
     queue::{Outgoing, memory::MemoryQueue, usual_dead_letter_name},
     settle::dead_letter::Note,
     shutdown::Shutdown,
@@ -133,6 +135,17 @@ impl TestBed {
             )
             .bodies(Arc::new(FaultyBodies::new(Arc::new(self.bodies.clone()), self.body_faults.clone())))
             .clock(clock)
+    }
+
+    /// Tools for operators on this account, configured by these variables.
+    ///
+    /// # Errors
+    /// [`OpsError::Configuration`] with everything that is wrong with them.
+    pub fn ops(&self, vars: &[(&str, &str)]) -> Result<Ops, OpsError> {
+        let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let (config, _) = Config::from_vars_for_tools(vars).map_err(OpsError::Configuration)?;
+        let guard = Arc::new(FaultyGuard::new(Arc::new(self.guard.clone()), self.guard_faults.clone()));
+        Ok(Ops::with_adapters(config, Arc::<FaultyBroker>::clone(&self.queues), guard, self.broker.clock().clone()))
     }
 
     /// A shutdown that drains when every queue is empty, dead-letter queues apart.

@@ -57,7 +57,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("status", ""),
     (
         "testing",
-        "bodies bodies::memory clock guard guard::memory message queue queue::memory settle::dead_letter shutdown worker",
+        "bodies bodies::memory clock config::Config guard guard::memory message ops queue queue::memory settle::dead_letter shutdown worker",
     ),
     ("embedded", "queue::Depth"),
     // What decodes is called where it is, so that a fuzzer finds what is wrong with that and not with what is around it.

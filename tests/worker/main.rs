@@ -19,6 +19,7 @@ mod leases;
 mod life;
 mod pacing;
 mod receiving;
+mod redriving;
 mod sequences;
 mod simulation;
 mod starting;

@@ -1,0 +1,261 @@
+//! One dead letter: why it is there, what the guard knows of its work, and what becomes of it when it is put back.
+//!
+//! Deciding is pure, and errs towards the worker, which decides again under a claim: a message is taken for done only if its
+//! record says so of this very payload.
+
+use serde::Serialize;
+
+use crate::{
+    clock::Millis,
+    config::{Envelope, KeySource, S3Payload},
+    guard::{GuardError, Pk, Record, Status, StepState},
+    key::{self, Key},
+    message::{Message, Note, RESERVED_ATTRIBUTES, envelope},
+};
+
+use super::DeadLetters;
+
+/// The reason code of what SQS moved by itself, after too many receives.
+const MOVED: &str = "moved_by_sqs";
+
+/// The reason code of what came without a reason, and was not moved by SQS: somebody else sent it.
+const UNEXPLAINED: &str = "unexplained";
+
+/// A message of a dead-letter queue, and what is known of its work.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Letter {
+    /// The message, as it came.
+    pub message: Message,
+    /// The primary key of its work: the one that its failure noted, or else the one that its message has.
+    pub pk: Option<Pk>,
+    /// What the guard knows of that.
+    pub known: Known,
+    /// What the payload is, as records have it; `None` if that cannot be told from the message alone.
+    fingerprint: Option<String>,
+    /// Its key is SQS's own id, which another message does not have.
+    key_is_lost: bool,
+}
+
+/// What the guard knows of a letter's work.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Known {
+    /// This record.
+    Record(Box<Record>),
+    /// There is no record: it was never claimed, or long ago.
+    Nothing,
+    /// Its key cannot be told, for this reason.
+    NoKey(String),
+    /// The queue has no guard.
+    Unguarded,
+    /// The guard could not be asked.
+    Unknown(String),
+}
+
+/// What becomes of a letter that is put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Fate {
+    /// It goes back to its queue and runs again: from the beginning, but for steps that are recorded.
+    RunsAgain,
+    /// It goes back to its queue, and whether it runs is for the record to say, which somebody holds or could not be read.
+    GoesBack,
+    /// Its work is done: it is deleted here.
+    IsDone,
+    /// Its work is done, and is forced to run once more.
+    IsForced,
+    /// It is another copy of a failure that was put back: it is deleted here.
+    IsCopy,
+    /// It stays: its key was SQS's own id of it, which SQS has replaced. Put back it would begin as other work.
+    KeyIsLost,
+    /// It stays: it came from another queue.
+    IsOfOthers,
+}
+
+impl Fate {
+    /// In a word or two, to count by.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::RunsAgain => "runs again",
+            Self::GoesBack => "goes back",
+            Self::IsDone => "was done",
+            Self::IsForced => "is forced to run again",
+            Self::IsCopy => "was a copy",
+            Self::KeyIsLost => "its key is lost",
+            Self::IsOfOthers => "came from another queue",
+        }
+    }
+}
+
+impl Letter {
+    pub(super) async fn known(from: &DeadLetters, message: Message) -> Self {
+        let derived = derive(from, &message);
+        let lost = matches!(derived, Err(NoPk::Lost(_)));
+        let (pk, known) = match (derived, &from.guard) {
+            (derived, None) => (derived.ok(), Known::Unguarded),
+            (Err(NoPk::Lost(why) | NoPk::Other(why)), Some(_)) => (None, Known::NoKey(why)),
+            (Ok(pk), Some(guard)) => {
+                let known = match guard.read(&pk).await {
+                    Ok(Some(record)) => Known::Record(Box::new(record)),
+                    Ok(None) => Known::Nothing,
+                    Err(GuardError::Missing) => Known::Unknown(format!("there is no table {:?}", from.table)),
+                    Err(error) => Known::Unknown(crate::causes::in_full(&error)),
+                };
+                (Some(pk), known)
+            }
+        };
+        let fingerprint = opened(from, &message).and_then(|opened| from.config.fingerprint.of(&opened));
+        Self { message, pk, known, fingerprint, key_is_lost: lost }
+    }
+
+    /// What the worker noted when it sent this copy; `None` for what SQS moved, and for what is not ours.
+    #[must_use]
+    pub fn note(&self) -> Option<&Note> {
+        self.message.dead_letter.as_ref()
+    }
+
+    /// The record of its work, if there is one.
+    #[must_use]
+    pub fn record(&self) -> Option<&Record> {
+        match &self.known {
+            Known::Record(record) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// Whether SQS moved it by itself, after too many receives.
+    #[must_use]
+    pub fn was_moved(&self) -> bool {
+        self.note().is_none() && self.message.moved_from.is_some()
+    }
+
+    /// A short stable code for why it is here. A copy that had no room for its reason has that of its record.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match (self.note(), self.buried()) {
+            (Some(note), _) => &note.code,
+            (None, Some(record)) => record.last_error.as_ref().map_or(UNEXPLAINED, |error| &error.code),
+            (None, None) if self.was_moved() => MOVED,
+            (None, None) => UNEXPLAINED,
+        }
+    }
+
+    /// The same for a person, if anything is known.
+    #[must_use]
+    pub fn says(&self) -> Option<&str> {
+        match (self.note(), self.record()) {
+            (Some(note), _) => Some(note.message.as_str()),
+            (None, Some(record)) => record.last_error.as_ref().map(|error| error.text.as_str()),
+            (None, None) => None,
+        }
+        .filter(|text| !text.is_empty())
+    }
+
+    /// Names the failure, of which there may be several copies.
+    #[must_use]
+    pub fn failure_id(&self) -> Option<&str> {
+        self.note().map(|note| note.failure_id.as_str()).or_else(|| self.buried()?.failure_id.as_deref())
+    }
+
+    /// Since when it is dead, as far as that is known: SQS keeps the time of sending of what it moves.
+    #[must_use]
+    pub fn at(&self) -> Option<Millis> {
+        self.note().map(|note| note.dead_at).or(self.message.sent_at)
+    }
+
+    /// Steps that are recorded, and so do not run again.
+    #[must_use]
+    pub fn finished_steps(&self) -> Vec<&str> {
+        let steps = self.record().into_iter().flat_map(|record| &record.steps);
+        steps.filter(|(_, step)| step.state == StepState::Done).map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The record of this very failure: without a note, only one that SQS did not move can be a copy of ours.
+    fn buried(&self) -> Option<&Record> {
+        let record = self.record().filter(|record| record.status == Status::Dead)?;
+        (self.note().is_none() && self.message.moved_from.is_none()).then_some(record)
+    }
+
+    /// What becomes of it when it is put back.
+    pub(super) fn fate(&self, from: &DeadLetters, force: bool, now: Millis) -> Fate {
+        if !self.is_of(from) {
+            return Fate::IsOfOthers;
+        }
+        if self.key_is_lost {
+            return Fate::KeyIsLost;
+        }
+        let Some(record) = self.record() else {
+            let is_unknown = matches!(self.known, Known::Unknown(_));
+            return if is_unknown { Fate::GoesBack } else { Fate::RunsAgain };
+        };
+        match record.status {
+            Status::Done if record.is_expired(now) => Fate::RunsAgain,
+            Status::Done if !self.is_work_of(record) => Fate::GoesBack,
+            Status::Done if force => Fate::IsForced,
+            Status::Done => Fate::IsDone,
+            Status::Dead | Status::Released => Fate::RunsAgain,
+            Status::Running if record.lease_until < now => Fate::RunsAgain,
+            Status::Running | Status::Failed => Fate::GoesBack,
+        }
+    }
+
+    /// Whether a record is of this work, and not of another that has the same key.
+    fn is_work_of(&self, record: &Record) -> bool {
+        let is_noted = self.note().is_some_and(|note| note.pk.as_ref() == Some(&record.pk.0));
+        is_noted || record.fingerprint.is_none() || record.fingerprint == self.fingerprint
+    }
+
+    /// Several queues can have one dead-letter queue. What SQS moved tells from where; a copy tells by the name that its
+    /// worker has for the queue, which means something only where another queue here has that name.
+    fn is_of(&self, from: &DeadLetters) -> bool {
+        match (&self.message.moved_from, self.note()) {
+            (_, Some(note)) => !from.others.contains(&note.queue),
+            (Some(arn), None) => *arn == from.source.facts.arn,
+            (None, None) => true,
+        }
+    }
+}
+
+/// Why there is no primary key.
+enum NoPk {
+    /// It was SQS's own id, which is another now.
+    Lost(String),
+    Other(String),
+}
+
+/// The primary key, as a worker would find it (rule G10).
+fn derive(from: &DeadLetters, message: &Message) -> Result<Pk, NoPk> {
+    let (namespace, operation) = (from.namespace.as_deref(), from.config.operation.as_str());
+    let noted = message.dead_letter.as_ref().and_then(|note| note.pk.clone()).map(Pk);
+    if let Some(pk) = noted.filter(|pk| key::belongs(pk, namespace, operation)) {
+        return Ok(pk);
+    }
+    let Some(source) = &from.config.key else {
+        return Err(NoPk::Other("its key is made in code".to_owned()));
+    };
+    // SQS keeps the id of what it moves, and a copy of ours tells it; a deduplication id is replaced in both.
+    let lost = || NoPk::Lost(format!("its key was its {source}, which is another in the dead-letter queue"));
+    let derived = match (source, &message.dead_letter, &message.moved_from) {
+        (KeySource::MessageId, Some(note), _) => Ok(Key::from(&note.message_id)),
+        (KeySource::MessageId, None, None) => return Err(lost()),
+        (KeySource::DeduplicationId | KeySource::GroupAndDeduplicationId, ..) => return Err(lost()),
+        _ => source.derive(&opened(from, message).ok_or_else(|| NoPk::Other("its body is elsewhere".to_owned()))?),
+    };
+    let key = derived.map_err(|error| NoPk::Other(error.to_string()))?;
+    key::pk(namespace, operation, &key, from.key_hash).ok_or_else(|| NoPk::Other("it has no key".to_owned()))
+}
+
+/// The message as its handler would see it, unless its body has to be fetched for that.
+fn opened(from: &DeadLetters, message: &Message) -> Option<Message> {
+    let opened = match from.config.envelope {
+        Envelope::Raw => message.clone(),
+        Envelope::Sns => envelope::open(message).ok()?,
+    };
+    let is_elsewhere =
+        |name: &&str| opened.attributes.contains_key(*name) && from.config.s3_payload == S3Payload::Fetch;
+    let is_elsewhere = RESERVED_ATTRIBUTES.iter().any(is_elsewhere);
+    (!is_elsewhere).then_some(opened)
+}

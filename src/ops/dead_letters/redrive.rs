@@ -1,0 +1,171 @@
+//! Putting dead letters back one by one, and deleting them: each is settled here only when it is safe in its queue.
+//!
+//! Sent first, deleted then: whatever breaks off between the two leaves two messages of one piece of work, which the guard
+//! makes one, and a FIFO queue too for five minutes, for what is sent again has the same deduplication id. What has died
+//! since the beginning is left, so that work that fails at once does not go round for ever.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Millis,
+    config::{KeySource, Rate},
+    guard::Failure,
+    message::Note,
+    queue::{Outgoing, QueueError},
+    settle::dead_letter::pack,
+};
+
+use super::{
+    DeadLetters, Fate, Letter, OpsError,
+    pass::{Act, Pass},
+};
+
+/// Which letters are meant. By default all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Those with one of these reason codes; none is any.
+    pub codes: Vec<String>,
+    /// Those with one of these primary keys; none is any.
+    pub pks: Vec<String>,
+    /// Those that have been dead for so long.
+    pub older_than: Option<Duration>,
+    /// At most so many of them.
+    pub limit: Option<usize>,
+}
+
+impl Choice {
+    /// Whether it is all of them.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn takes(&self, letter: &Letter, now: Millis) -> bool {
+        let is_one_of = |names: &[String], name: Option<&str>| {
+            names.is_empty() || name.is_some_and(|name| names.iter().any(|one| one == name))
+        };
+        let age = letter.at().map_or(Duration::ZERO, |at| now.since(at));
+        is_one_of(&self.codes, Some(letter.code()))
+            && is_one_of(&self.pks, letter.pk.as_ref().map(|pk| pk.0.as_str()))
+            && self.older_than.is_none_or(|least| age >= least)
+    }
+}
+
+/// How letters are put back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Redrive {
+    /// Which.
+    pub choice: Choice,
+    /// How many in a second; `None` is as fast as it goes.
+    pub rate: Option<Rate>,
+    /// Changes nothing, and tells what would become of each.
+    pub dry_run: bool,
+}
+
+/// What became of one letter.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Put<'a> {
+    /// Which.
+    pub letter: &'a Letter,
+    /// What was to become of it.
+    pub fate: Fate,
+    /// What came of that.
+    pub outcome: Outcome,
+}
+
+/// What came of putting a letter back, or of deleting it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It is done, or would be.
+    Done,
+    /// It stays in the dead-letter queue.
+    Stays,
+    /// It is in its queue again, and could not be deleted here: the next redrive finds a copy of what it put back.
+    SentAndStays(OpsError),
+    /// It stays, for it could not be sent, or nobody knows whether it was.
+    Failed(OpsError),
+}
+
+/// What a redrive or a purge has come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Redriven {
+    /// Letters by what became of them, for those that it did become of.
+    pub done: BTreeMap<&'static str, u64>,
+    /// Letters that stay, by why.
+    pub stay: BTreeMap<&'static str, u64>,
+    /// Letters that were not meant.
+    pub others: u64,
+    /// Whether the end of the queue was reached, and not a limit or a stop.
+    pub is_all: bool,
+}
+
+impl DeadLetters {
+    /// Puts letters back into their queue, one by one, and tells of each. Safe to break off, and to do again: work that is
+    /// done by then is cleaned away, and each piece of work takes effect once. Ends early when `stop` is cancelled, after
+    /// those that are on their way.
+    ///
+    /// # Errors
+    /// [`OpsError::Queue`] when nothing can be received, or several in a row cannot be sent; what was put back by then
+    /// stays put back, and the rest is given back.
+    pub async fn redrive(
+        &self,
+        ask: &Redrive,
+        stop: &CancellationToken,
+        tell: impl FnMut(&Put<'_>),
+    ) -> Result<Redriven, OpsError> {
+        Pass::new(self, ask, stop, tell).run(Act::PutBack).await
+    }
+
+    /// Deletes letters for good, and tells of each. The records of their work stay as they are, so that a late duplicate
+    /// still does not run.
+    ///
+    /// # Errors
+    /// As [`redrive`](Self::redrive).
+    pub async fn purge(
+        &self,
+        ask: &Redrive,
+        stop: &CancellationToken,
+        tell: impl FnMut(&Put<'_>),
+    ) -> Result<Redriven, OpsError> {
+        Pass::new(self, ask, stop, tell).run(Act::Delete).await
+    }
+
+    /// Sends a letter back to where it came from, with what the failure noted: by that its record is found again.
+    pub(super) async fn send_back(&self, letter: &Letter) -> Result<(), QueueError> {
+        let message = &letter.message;
+        let mut again = match self.note_for(letter) {
+            Some(note) => pack(message, note),
+            None => Outgoing::from(message),
+        };
+        if self.source.facts.fifo {
+            again.group.get_or_insert_with(|| message.id.clone());
+            let id = Sha256::digest(format!("{}#{}", letter.failure_id().unwrap_or_default(), message.id));
+            again.deduplication_id = Some(id.iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        self.source.queue.send(&again).await
+    }
+
+    /// The note that goes along. What SQS moved by itself gets one where its key would change on the way.
+    fn note_for(&self, letter: &Letter) -> Option<Note> {
+        let has_own_key = self.config.key.as_ref().is_some_and(|key| *key == KeySource::MessageId);
+        match (letter.note(), &letter.pk) {
+            (Some(note), Some(pk)) if has_own_key => Some(Note { pk: Some(pk.0.clone()), ..note.clone() }),
+            (Some(note), _) => Some(note.clone()),
+            (None, Some(pk)) if has_own_key => {
+                let failure = Failure::new(letter.code(), "put back from the dead-letter queue");
+                let id = format!("moved-{}", letter.message.id);
+                let mut note = Note::new(failure, id, &self.name, &letter.message, self.clock.wall());
+                note.pk = Some(pk.0.clone());
+                Some(note)
+            }
+            (None, _) => None,
+        }
+    }
+}
