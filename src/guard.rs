@@ -1,19 +1,21 @@
 //! The guard port: the record that says who may run a key, and the conditional writes that change it.
 //!
 //! Adapters are [`memory`] and [`dynamodb`]. What a write requires, what it makes of a record, and how it is recognised
-//! when its own reply was lost is pure code, shared by all of them: [`Claim`], [`TakeOver`] and [`Change`]. An adapter only
-//! carries it out.
+//! when its own reply was lost is pure code, shared by all of them: [`Claim`], [`TakeOver`] and [`Change`], and [`Amend`] of
+//! operators. An adapter only carries it out.
 
 use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
+pub use amend::{Amend, FinishedSteps, Operator, StepWord};
 pub use change::Change;
 pub use claim::{Claim, Source, TakeOver, TakeOverKind};
 pub use control::{Control, ControlKey, Paused};
 pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, UndoAnswer, Undoing};
 
 pub(crate) mod admin;
+pub(crate) mod amend;
 pub(crate) mod change;
 pub(crate) mod claim;
 pub(crate) mod control;
@@ -33,8 +35,8 @@ pub(crate) mod record;
 ///   to the letter. On refusal the record that refused comes back from that same write,
 ///   never from a second read.
 /// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
-///   answered as success: [`Claim::answer`] and [`Change::answer`] tell.
-/// - What [`TakeOver::check`], [`Change::check`] or [`Control::check`] refuses MUST NOT be sent.
+///   answered as success: [`Claim::answer`], [`Change::answer`] and [`Amend::answer`] tell.
+/// - What [`TakeOver::check`], [`Change::check`], [`Amend::check`] or [`Control::check`] refuses MUST NOT be sent.
 /// - A record of an unknown version or shape MUST be [`GuardError::Foreign`], never a verdict. So MUST a control, whose
 ///   item of an unknown version MUST NOT be replaced either.
 /// - Dropping a call's future MUST NOT undo what was sent; the outcome is then unknown.
@@ -49,6 +51,9 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
 
     /// Changes a record under the condition that belongs to the change (rule G2).
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError>;
+
+    /// Replaces a record as an operator wants it, if it is exactly the one that was seen.
+    async fn amend(&self, amend: &Amend) -> Result<Written, GuardError>;
 
     /// Reads a record, strongly consistent. For tools; no verdict rests on it.
     async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError>;

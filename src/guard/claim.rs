@@ -9,7 +9,7 @@ use crate::{
     testing::{Planted, planted},
 };
 
-use super::{Claimed, Fence, GuardError, Owner, Pk, Record, Status, StepState, UNFINISHED_TTL, UndoAnswer, Undoing};
+use super::{Claimed, Fence, GuardError, Owner, Pk, Record, Status, UNFINISHED_TTL, UndoAnswer, Undoing};
 
 /// Which message a record is claimed for, and by which worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -213,11 +213,7 @@ impl TakeOver {
                 record.created_at = kept.created_at;
                 record.steps = kept.steps;
                 if self.renews_steps() {
-                    // A step that is in doubt stays in doubt.
-                    for step in record.steps.values_mut().filter(|step| step.state == StepState::Done) {
-                        step.state = StepState::Undone;
-                        step.result = None;
-                    }
+                    record.renew_steps();
                 }
             }
             TakeOverKind::Resume | TakeOverKind::AfterLapse | TakeOverKind::Park { .. } => {
@@ -228,7 +224,8 @@ impl TakeOver {
                 record.last_error = kept.last_error;
                 record.failure_id = kept.failure_id;
                 record.undo = undo;
-                record.fingerprint = kept.fingerprint;
+                // An operator's reset leaves none: whatever runs next is what the key then stands for.
+                record.fingerprint = kept.fingerprint.or(record.fingerprint.take());
             }
         }
     }

@@ -20,7 +20,8 @@ use aws_sdk_dynamodb::{
 use tokio::sync::Semaphore;
 
 use super::{
-    Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TableKey, TakeOver, Written,
+    Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TableKey, TakeOver,
+    Written,
 };
 use crate::clock::Clock;
 use errors::{Answer, meaning, stood_in_the_way};
@@ -188,6 +189,15 @@ impl Guard for DynamoDbGuard {
         match self.update(pk, Update::change(change), ReturnValue::None).await? {
             Ok(_) => Ok(Written::Applied),
             Err(found) => Ok(change.answer(found)),
+        }
+    }
+
+    async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
+        amend.check()?;
+        let when = Expressions::as_was(amend.seen.as_deref());
+        match self.put(&amend.record.pk.0, record::to_item(&amend.record), when).await? {
+            Ok(()) => Ok(Written::Applied),
+            Err(found) => Ok(amend.answer(found)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A guard in memory: for tests, simulations and the test kit.
 //!
-//! Owns one map of records and carries out the pure code of `guard/claim.rs` and `guard/change.rs`, nothing else; each
+//! Owns one map of records and carries out the pure code of `claim.rs`, `change.rs` and `amend.rs`, nothing else; each
 //! call is one atomic step. It never fails by itself, never loses a reply and never sweeps an expired record: faults
 //! are put in front of it by [`crate::testing`].
 
@@ -12,8 +12,8 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, LARGEST_RECORD, Pk, Record, TableFacts, TableKey,
-    TakeOver, Written,
+    Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, LARGEST_RECORD, Pk, Record, TableFacts,
+    TableKey, TakeOver, Written,
 };
 
 /// A table of records in memory. Clones share it.
@@ -69,7 +69,7 @@ impl MemoryGuard {
         self.table().records.remove(pk);
     }
 
-    /// Every write of a record that was applied, in order: its name (`claim`, `take_over`, or a [`Change::name`]) and the record
+    /// Every write of a record that was applied, in order: its name (`claim`, `take_over`, `amend`, or a [`Change::name`]) and the record
     /// that it made.
     #[must_use]
     pub fn history(&self) -> Vec<(&'static str, Record)> {
@@ -170,6 +170,17 @@ impl Guard for MemoryGuard {
         };
         change.apply(&mut record);
         table.store(change.name(), record)?;
+        Ok(Written::Applied)
+    }
+
+    async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
+        let mut table = self.call("amend");
+        amend.check()?;
+        let found = table.found(&amend.record.pk)?;
+        if !amend.applies_to(found) {
+            return Ok(amend.answer(found.cloned()));
+        }
+        table.store("amend", amend.record.clone())?;
         Ok(Written::Applied)
     }
 

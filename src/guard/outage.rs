@@ -14,7 +14,8 @@ pub(crate) use circuit::{Circuit, Ends, LONGEST_WORD, Told};
 use crate::causes::in_full;
 
 use super::{
-    Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver, Written,
+    Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver,
+    Written,
 };
 
 mod absences;
@@ -57,6 +58,10 @@ impl Guard for WatchedGuard {
 
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
         self.told(self.guard.write(pk, change).await)
+    }
+
+    async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
+        self.told(self.guard.amend(amend).await)
     }
 
     async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError> {

@@ -29,6 +29,7 @@ mod log;
 mod pause;
 mod run;
 mod send;
+mod words;
 
 /// An SQS worker that makes each piece of work take effect once, although every message can be delivered twice.
 #[derive(Debug, Parser)]

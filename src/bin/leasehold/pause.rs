@@ -20,7 +20,7 @@ use leasehold::{
 };
 use serde::Serialize;
 
-use crate::exit;
+use crate::{exit, words::plain};
 
 /// Pause queues for all of their workers, or list what is paused
 ///
@@ -264,8 +264,8 @@ fn show(Queue { queue, name }: &Queue, said: &Said, json: bool) -> anyhow::Resul
 fn standing(control: &Control) -> String {
     let Some(Paused { at, by, why }) = &control.paused else { return "not paused".to_owned() };
     let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    // Whoever may write the table may have written anything; no terminal should be handed control characters.
-    format!("paused since {} by {by}{why}", at.utc()).replace(char::is_control, " ")
+    // Whoever may write the table may have written anything.
+    plain(&format!("paused since {} by {by}{why}", at.utc()))
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
-    super::{Change, Failure, Owner, Status, Step, StepState, TakeOver, TakeOverKind, Undoing, record::VERSION},
+    super::{
+        Change, Failure, Owner, Record, Status, Step, StepState, TakeOver, TakeOverKind, Undoing, record::VERSION,
+    },
     record::{self, number, text},
 };
 use crate::clock::{Millis, Seconds};
@@ -44,6 +46,23 @@ impl Default for Expressions {
 impl Expressions {
     pub(super) fn when(condition: &str) -> Self {
         Self::default().and(condition)
+    }
+
+    /// That the record is exactly the one that was seen; that there is none, if none was.
+    pub(super) fn as_was(seen: Option<&Record>) -> Self {
+        let Some(seen) = seen else { return Self::when("attribute_not_exists(#pk)") };
+        let item = record::to_item(seen);
+        let absent = record::OPTIONAL.iter().filter(|attribute| !item.contains_key(**attribute));
+        let when = absent.fold(Self::default(), |when, attribute| match *attribute {
+            // Both are written for one that is not known to be copied.
+            "copied" => {
+                when.and("(attribute_not_exists(#copied) OR #copied = :no)").with(":no", AttributeValue::Bool(false))
+            }
+            attribute => when.and(&format!("attribute_not_exists(#{attribute})")),
+        });
+        item.iter().fold(when, |when, (attribute, value)| {
+            when.and(&format!("#{attribute} = :seen_{attribute}")).with(&format!(":seen_{attribute}"), value.clone())
+        })
     }
 
     /// Requires this too.

@@ -11,7 +11,8 @@ use std::{
 use async_trait::async_trait;
 use leasehold::{
     guard::{
-        Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver, Written,
+        Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver,
+        Written,
     },
     message::ReceiptHandle,
     queue::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received},
@@ -178,6 +179,9 @@ impl Guard for NearGuard {
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
         self.near.call(change.name(), &pk.0, self.inner.write(pk, change)).await
     }
+    async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
+        self.near.call("amend", &amend.record.pk.0, self.inner.amend(amend)).await
+    }
     async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError> {
         self.near.call("read", "", self.inner.read(pk)).await
     }
@@ -317,6 +321,9 @@ impl Guard for FarGuard {
     }
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
         self.shown(pk, Write::Change(change), self.world.write(pk, change)).await
+    }
+    async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
+        self.world.guard.amend(amend).await
     }
     async fn read(&self, pk: &Pk) -> Result<Option<Record>, GuardError> {
         self.world.guard.read(pk).await

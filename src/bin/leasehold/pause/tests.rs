@@ -65,7 +65,7 @@ fn a_pause_keeps_the_last_resume_and_a_resume_ends_the_pause() {
 fn what_stands_in_the_table_cannot_steer_a_terminal() {
     let paused = Paused { at: Millis(0), by: "x\u{1b}[2J".into(), why: Some("a\nb".into()) };
     let told = standing(&Control { paused: Some(paused), resumed_at: None });
-    assert_eq!(told, "paused since 1970-01-01T00:00:00Z by x [2J: a b");
+    assert_eq!(told, "paused since 1970-01-01T00:00:00Z by x\\u{1b}[2J: a\\nb");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use leasehold::{
     },
 };
 
+pub(crate) mod amendments;
 pub(crate) mod changes;
 pub(crate) mod claims;
 pub(crate) mod controls;
@@ -89,6 +90,17 @@ macro_rules! guard_contract {
                 g1_a_record_of_a_later_version_is_no_verdict,
                 g8_a_probe_can_be_repeated_and_leaves_other_keys_alone,
                 r5_the_facts_are_those_of_the_table,
+            }
+            amendments {
+                a_record_in_any_state_is_replaced_whole,
+                a_record_is_made_where_there_is_none_and_only_there,
+                g2_nothing_is_written_over_a_record_that_is_another_by_now,
+                g2_a_former_owner_changes_nothing_of_an_amended_record,
+                g2_what_may_not_be_written_is_not,
+                g3_an_amendment_sent_twice_is_made_once,
+                s2_steps_are_amended_one_by_one,
+                g9_after_a_reset_the_key_stands_for_the_next_payload,
+                g1_a_record_of_a_later_version_is_not_amended,
             }
             controls {
                 of_a_queue_nobody_spoke_of_nothing_is_said,

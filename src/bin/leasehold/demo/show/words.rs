@@ -8,6 +8,7 @@ use super::super::{
     summary::{Summary, payments},
     work::SETTINGS,
 };
+use crate::words::row;
 
 /// Whether text may carry a terminal's colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,11 +111,6 @@ pub(crate) fn closing(args: &Args, summary: &Summary, ink: Ink) -> String {
     text.push('\n');
     text.push_str(&verdict(args, summary, ink));
     text
-}
-
-/// A line of the page.
-fn row(name: &str, words: &str) -> String {
-    format!("  {}\n", format!("{name:<10}  {words}").trim_end())
 }
 
 fn each<'a, K: 'a, V: 'a>(
