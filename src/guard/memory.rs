@@ -12,8 +12,8 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, LARGEST_RECORD, Pk, Record, TableFacts, TableKey,
-    TakeOver, Written,
+    Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, LARGEST_RECORD, Pk, Record, TableFacts, TakeOver,
+    Written,
 };
 
 /// A table of records in memory. Clones share it.
@@ -196,9 +196,6 @@ impl Guard for MemoryGuard {
 
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         let table = self.call("facts");
-        Ok(table.facts.clone().unwrap_or_else(|| TableFacts {
-            key: TableKey { hash: "pk".into(), is_string: true, range: None },
-            ttl: Ok(Some("expires_at".into())),
-        }))
+        Ok(table.facts.clone().unwrap_or_default())
     }
 }
