@@ -93,10 +93,40 @@ pub enum Written {
 /// A table's settings, as far as they matter here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableFacts {
+    /// Its ARN.
+    pub arn: String,
     /// The hash key's name and whether it is a string; the sort key's name, if there is one.
     pub key: TableKey,
     /// The attribute that TTL reads; `None` if TTL is off; `Err` with why, if it could not be looked at.
     pub ttl: Result<Option<String>, String>,
+    /// Whether it is kept in several regions.
+    pub replication: Replication,
+}
+
+impl Default for TableFacts {
+    /// A table as it should be.
+    fn default() -> Self {
+        Self {
+            arn: "arn:aws:dynamodb:us-east-1:000000000000:table/leasehold".to_owned(),
+            key: TableKey { hash: admin::KEY.to_owned(), is_string: true, range: None },
+            ttl: Ok(Some(admin::TTL.to_owned())),
+            replication: Replication::Alone,
+        }
+    }
+}
+
+/// Whether a table is one of a global table's replicas, and what its conditional writes see of the others.
+/// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html>
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Replication {
+    /// It has no replicas.
+    #[default]
+    Alone,
+    /// A condition is looked at in the writer's region, and replicas learn of the write later. The regions.
+    Eventual(Vec<String>),
+    /// A condition sees the writes of all regions. The regions.
+    Strong(Vec<String>),
 }
 
 /// A table's key schema.

@@ -128,6 +128,9 @@ pub mod aws;
 pub mod clock;
 mod shutdown;
 
+// What they must be like to fit together.
+mod fit;
+
 // Tools for those who run it.
 pub mod ops;
 

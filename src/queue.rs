@@ -192,6 +192,8 @@ impl Outgoing {
 pub struct QueueFacts {
     /// Its ARN.
     pub arn: String,
+    /// Its URL.
+    pub url: String,
     /// Whether it is a FIFO queue.
     pub fifo: bool,
     /// Whether a FIFO queue takes a hash of the body where a message has no deduplication id.
@@ -204,6 +206,46 @@ pub struct QueueFacts {
     pub retention: Duration,
     /// Where it moves what was received too often; `None` without a redrive policy.
     pub redrive: Option<RedrivePolicy>,
+    /// Which queues may move messages here.
+    pub redrive_allow: RedriveAllow,
+    /// The largest message that it takes, in bytes.
+    pub largest_message: usize,
+    /// The KMS key that it encrypts messages with; `None` for SQS's own encryption, which asks nothing of a worker.
+    pub kms_key: Option<String>,
+}
+
+#[cfg(test)]
+impl QueueFacts {
+    /// Of a new queue of this name.
+    pub(crate) fn example(name: &str) -> Self {
+        Self {
+            arn: format!("arn:aws:sqs:eu-central-1:123456789012:{name}"),
+            url: format!("https://sqs.eu-central-1.amazonaws.com/123456789012/{name}"),
+            fifo: name.ends_with(".fifo"),
+            content_based_deduplication: false,
+            deduplication_scope: DeduplicationScope::Queue,
+            visibility: Duration::from_secs(30),
+            retention: Duration::from_secs(4 * 24 * 60 * 60),
+            redrive: None,
+            redrive_allow: RedriveAllow::All,
+            largest_message: LARGEST_MESSAGE,
+            kms_key: None,
+        }
+    }
+}
+
+/// Which queues may name a queue as their dead-letter queue.
+/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html>
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RedriveAllow {
+    /// All of its account and region. So it is without a policy.
+    #[default]
+    All,
+    /// None.
+    Nobody,
+    /// Those of these ARNs.
+    These(Vec<String>),
 }
 
 /// Among which messages a FIFO queue looks for a duplicate of what it is sent.

@@ -9,7 +9,7 @@ use super::{Backoff, DurationText as Text, Problem, QueueConfig, variable};
 
 /// The longest that SQS keeps a message.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html>
-const LONGEST_RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+pub(crate) const LONGEST_RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// SQS's own for a new queue. What is suggested is no shorter: runs and backlog take time too.
 const USUAL_RETENTION: Duration = Duration::from_secs(4 * 24 * 60 * 60);
@@ -29,14 +29,18 @@ pub(crate) fn too_short(name: &str, queue: &QueueConfig, retention: Duration) ->
         queue.backoff,
         Text(waits)
     );
-    let enough = waits.saturating_mul(2).max(USUAL_RETENTION);
     let shorter = format!("a shorter {backoff}, or fewer {attempts}");
-    let mend = if enough <= LONGEST_RETENTION {
-        format!("MessageRetentionPeriod={} on the queue; or {shorter}", enough.as_secs())
-    } else {
-        format!("{shorter}: SQS keeps no message for longer than {}", Text(LONGEST_RETENTION))
+    let mend = match enough(queue) {
+        Some(enough) => format!("MessageRetentionPeriod={} on the queue; or {shorter}", enough.as_secs()),
+        None => format!("{shorter}: SQS keeps no message for longer than {}", Text(LONGEST_RETENTION)),
     };
     Some(Problem::new(what, mend))
+}
+
+/// A retention that leaves room for a queue's attempts; `None` if SQS has none that long.
+pub(crate) fn enough(queue: &QueueConfig) -> Option<Duration> {
+    let enough = queue.backoff.together(queue.max_attempts).saturating_mul(2).max(USUAL_RETENTION);
+    (enough <= LONGEST_RETENTION).then_some(enough)
 }
 
 impl Backoff {

@@ -35,17 +35,37 @@ pub(crate) fn problems(table: &str, facts: &TableFacts) -> Vec<Problem> {
             "LEASEHOLD_TABLE=leasehold-guard # and make that, as infra/queue.yaml does",
         ));
     }
-    match &facts.ttl {
-        Ok(Some(attribute)) if attribute != TTL => problems.push(Problem::new(
+    if let Ok(Some(attribute)) = &facts.ttl
+        && attribute != TTL
+    {
+        problems.push(Problem::new(
             format!("TTL of the table {table:?} reads {attribute:?}; it must read {TTL:?}, or records are never swept"),
-            format!(
-                "aws dynamodb update-time-to-live --table-name {table} --time-to-live-specification \
-                 Enabled=true,AttributeName={TTL}"
-            ),
-        )),
-        Ok(Some(_)) => {}
-        Ok(None) => tracing::warn!("TTL of the table {table:?} is off: records are never swept, and the table grows"),
-        Err(why) => tracing::warn!("could not look at TTL of the table {table:?}: {why}"),
+            ttl(table),
+        ));
     }
     problems
+}
+
+/// What is probably not meant so of a table.
+pub(crate) fn warning(table: &str, facts: &TableFacts) -> Option<Problem> {
+    let what = match &facts.ttl {
+        Ok(Some(_)) => return None,
+        Ok(None) => format!("TTL of the table {table:?} is off: records are never swept, and the table grows"),
+        Err(why) => format!("could not look at TTL of the table {table:?}: {why}"),
+    };
+    Some(Problem::new(what, ttl(table)))
+}
+
+/// A table that is not there.
+pub(crate) fn absent(table: &str) -> Problem {
+    let what = format!("there is no table {table:?}: LEASEHOLD_TABLE names another, infra/queue.yaml makes one");
+    Problem::new(what, creation(table))
+}
+
+/// A line that switches TTL on.
+pub(crate) fn ttl(table: &str) -> String {
+    format!(
+        "aws dynamodb update-time-to-live --table-name {table} --time-to-live-specification \
+         Enabled=true,AttributeName={TTL}"
+    )
 }

@@ -13,15 +13,15 @@ use aws_sdk_dynamodb::{
     error::SdkError,
     operation::{put_item::PutItemError, update_item::UpdateItemError},
     types::{
-        KeyType, ReturnValue, ReturnValuesOnConditionCheckFailure, ScalarAttributeType, TableDescription,
-        TimeToLiveStatus,
+        KeyType, MultiRegionConsistency, ReturnValue, ReturnValuesOnConditionCheckFailure, ScalarAttributeType,
+        TableDescription, TimeToLiveStatus,
     },
 };
 use tokio::sync::Semaphore;
 
 use super::{
-    Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TableKey, TakeOver,
-    Written,
+    Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, Replication, TableFacts,
+    TableKey, TakeOver, Written,
 };
 use crate::clock::Clock;
 use errors::{Answer, meaning, stood_in_the_way};
@@ -236,9 +236,10 @@ impl Guard for DynamoDbGuard {
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         let describe = self.client.describe_table().table_name(&self.table);
         let described = within_timeout(describe.send()).await.map_err(meaning)?;
-        let key = described.table().map(key_of).ok_or(GuardError::Missing)?;
+        let table = described.table().ok_or(GuardError::Missing)?;
         let ttl = self.ttl_attribute().await.map_err(|error| errors::told(&error));
-        Ok(TableFacts { key, ttl })
+        let arn = table.table_arn().unwrap_or_default().to_owned();
+        Ok(TableFacts { arn, key: key_of(table), ttl, replication: replication_of(table) })
     }
 }
 
@@ -265,6 +266,15 @@ fn key_of(table: &TableDescription) -> TableKey {
         .iter()
         .any(|one| one.attribute_name() == hash && *one.attribute_type() == ScalarAttributeType::S);
     TableKey { hash, is_string, range: name_of(&KeyType::Range) }
+}
+
+fn replication_of(table: &TableDescription) -> Replication {
+    let regions: Vec<_> = table.replicas().iter().filter_map(|one| one.region_name().map(str::to_owned)).collect();
+    match table.multi_region_consistency() {
+        _ if regions.is_empty() => Replication::Alone,
+        Some(MultiRegionConsistency::Strong) => Replication::Strong(regions),
+        _ => Replication::Eventual(regions),
+    }
 }
 
 /// Bounds a call. What was sent is not undone when time runs out, so the outcome is then unknown.

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use super::{
     Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, LARGEST_RECORD, Pk, Record, TableFacts,
-    TableKey, TakeOver, Written,
+    TakeOver, Written,
 };
 
 /// A table of records in memory. Clones share it.
@@ -207,9 +207,6 @@ impl Guard for MemoryGuard {
 
     async fn facts(&self) -> Result<TableFacts, GuardError> {
         let table = self.call("facts");
-        Ok(table.facts.clone().unwrap_or_else(|| TableFacts {
-            key: TableKey { hash: "pk".into(), is_string: true, range: None },
-            ttl: Ok(Some("expires_at".into())),
-        }))
+        Ok(table.facts.clone().unwrap_or_default())
     }
 }

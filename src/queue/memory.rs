@@ -21,8 +21,8 @@ use crate::{
 };
 
 use super::{
-    Broker, DeduplicationScope, Depth, Move, MoveStatus, MoveTask, Outgoing, Queue, QueueAddress, QueueError,
-    QueueFacts, Receive, Received,
+    Broker, DeduplicationScope, Depth, LARGEST_MESSAGE, Move, MoveStatus, MoveTask, Outgoing, Queue, QueueAddress,
+    QueueError, QueueFacts, Receive, Received, RedriveAllow,
 };
 use store::Store;
 use stored::Standing;
@@ -52,6 +52,12 @@ pub struct MemoryQueueSettings {
     pub content_based_deduplication: bool,
     /// Of a FIFO queue: among which messages it looks for a duplicate.
     pub deduplication_scope: DeduplicationScope,
+    /// Which queues may move messages here. Only told: SQS looks at it when a redrive policy is set.
+    pub redrive_allow: RedriveAllow,
+    /// The largest message that it takes, in bytes.
+    pub largest_message: usize,
+    /// The KMS key that it encrypts messages with. Only told.
+    pub kms_key: Option<String>,
 }
 
 impl Default for MemoryQueueSettings {
@@ -64,6 +70,9 @@ impl Default for MemoryQueueSettings {
             late_change: LateChange::Refused,
             content_based_deduplication: true,
             deduplication_scope: DeduplicationScope::Queue,
+            redrive_allow: RedriveAllow::All,
+            largest_message: LARGEST_MESSAGE,
+            kms_key: None,
         }
     }
 }
@@ -183,6 +192,11 @@ impl Broker for MemoryBroker {
 /// A queue's ARN: region and account are those that LocalStack has by default.
 fn arn(name: &str) -> String {
     format!("arn:aws:sqs:us-east-1:000000000000:{name}")
+}
+
+/// A queue's URL, in the same account.
+fn url(name: &str) -> String {
+    format!("http://sqs.us-east-1.localhost/000000000000/{name}")
 }
 
 /// A queue in memory.

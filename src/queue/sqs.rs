@@ -48,6 +48,7 @@ const LOOK_UP_TRIES: u32 = 3;
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html>
 const DEFAULT_VISIBILITY: u64 = 30;
 const DEFAULT_RETENTION: u64 = 4 * 24 * 60 * 60;
+const DEFAULT_LARGEST_MESSAGE: usize = LARGEST_MESSAGE;
 
 /// The queues that an SQS client reaches, and those of other regions that its credentials reach.
 #[derive(Debug, Clone)]
@@ -233,6 +234,7 @@ impl Queue for SqsQueue {
             .ok_or_else(|| QueueError::Unavailable(Some("the queue does not tell its ARN".into())))?;
         Ok(QueueFacts {
             arn: arn.to_owned(),
+            url: url.clone(),
             fifo: text(QueueAttributeName::FifoQueue) == Some("true"),
             content_based_deduplication: text(QueueAttributeName::ContentBasedDeduplication) == Some("true"),
             deduplication_scope: match text(QueueAttributeName::DeduplicationScope) {
@@ -242,6 +244,11 @@ impl Queue for SqsQueue {
             visibility: seconds(QueueAttributeName::VisibilityTimeout, DEFAULT_VISIBILITY),
             retention: seconds(QueueAttributeName::MessageRetentionPeriod, DEFAULT_RETENTION),
             redrive: text(QueueAttributeName::RedrivePolicy).and_then(convert::redrive),
+            redrive_allow: text(QueueAttributeName::RedriveAllowPolicy).map(convert::redrive_allow).unwrap_or_default(),
+            largest_message: text(QueueAttributeName::MaximumMessageSize)
+                .and_then(|bytes| bytes.parse().ok())
+                .unwrap_or(DEFAULT_LARGEST_MESSAGE),
+            kms_key: text(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty()).map(str::to_owned),
         })
     }
 

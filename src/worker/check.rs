@@ -13,10 +13,11 @@ use crate::{
     aws::{self, Aws},
     causes::in_full,
     clock::Clock,
-    config::{Config, DeadLetter, DurationText, GuardMode, Problem, QueueConfig, Start},
-    guard::{GuardError, dynamodb::DynamoDbGuard},
+    config::{Config, GuardMode, Problem, QueueConfig, Start},
+    fit::{self, Destination},
+    guard::{GuardError, admin, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
-    queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts, usual_dead_letter_name},
+    queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts},
     settle::dead_letter::{DeadLetters, Target},
 };
 
@@ -25,8 +26,6 @@ use super::{
     hall::Hall,
     site::{Adapters, Handlers, Site},
 };
-
-pub(super) mod keys;
 
 /// Between two looks at what could not be reached: short, for a worker that is not ready does nothing else.
 const RETRY: Duration = Duration::from_secs(1);
@@ -146,14 +145,7 @@ fn keyed(name: &str, queue: &QueueConfig, handler: Option<&dyn ErasedHandler>) -
             format!("unset {variable} LEASEHOLD_KEY"),
         )),
         Some(handler) if !handler.has_key() && queue.key.is_none() && queue.guard == GuardMode::Claim => {
-            Some(Problem::new(
-                format!(
-                    "the queue {name:?} has no idempotency key: what names its work in the body, or in code \
-                     .key(|payload| ..); a handler that is idempotent by nature can have {}=none",
-                    crate::config::variable(name, "GUARD")
-                ),
-                format!("{variable}=/order_id"),
-            ))
+            Some(fit::unkeyed(name))
         }
         Some(_) => None,
     }
@@ -222,13 +214,14 @@ async fn look_at_table(site: &Site, looked: &mut Looked) {
     let before = (looked.wrong.len(), looked.away.len());
     match site.guard.facts().await {
         Ok(facts) => {
-            let problems = crate::guard::admin::problems(table, &facts);
+            if let Some(warning) = admin::warning(table, &facts) {
+                tracing::warn!("{}", warning.what);
+            }
+            let problems = admin::problems(table, &facts);
             looked.wrong.extend(problems.into_iter().map(|problem| (None, problem)));
         }
         Err(GuardError::Missing) => {
-            let what =
-                format!("there is no table {table:?}: LEASEHOLD_TABLE names another, infra/queue.yaml makes one");
-            looked.wrong.push((None, Problem::new(what, crate::guard::admin::creation(table))));
+            looked.wrong.push((None, admin::absent(table)));
         }
         Err(error @ GuardError::Denied(_)) => {
             tracing::warn!("could not look at the table {table:?}: {}", in_full(&error));
@@ -266,41 +259,15 @@ async fn look_at_queue(
         Err(error) => return wrong_address(error, broker, &config.address, &variable("URL"), problems),
     };
     let remembers = config.guard == GuardMode::Claim;
-    if let Some(facts) = facts.as_ref().filter(|facts| remembers && facts.retention > config.done_ttl) {
-        problems.push(Problem::new(
-            format!(
-                "\"done\" is remembered for {}, but the queue {name:?} keeps messages for {}: a late duplicate would \
-                 run again",
-                DurationText(config.done_ttl),
-                DurationText(facts.retention)
-            ),
-            format!("{}={}", variable("DONE_TTL"), DurationText(facts.retention)),
-        ));
-    }
-    problems.extend(facts.as_ref().and_then(|facts| keys::unfit(name, config, facts)));
-    let policy = facts.as_ref().and_then(|facts| facts.redrive.as_ref());
-    let target = match (&config.dead_letter, policy) {
-        (DeadLetter::Keep, _) if facts.as_ref().is_some_and(|facts| facts.fifo) => {
-            problems.push(Problem::new(
-                format!("{name:?} is a FIFO queue: a message that failed for good and is kept blocks its group"),
-                format!("{}=keep-fifo, if that is meant", variable("DEAD_LETTER")),
-            ));
-            return Ok(None);
-        }
-        (DeadLetter::Keep | DeadLetter::KeepFifo, _) => {
-            return Ok(Some(Seen { queue, facts, dead_letters: DeadLetters::Keep }));
-        }
-        (DeadLetter::Drop, _) => return Ok(Some(Seen { queue, facts, dead_letters: DeadLetters::Drop })),
-        (DeadLetter::Queue(address), _) => address.clone(),
-        (DeadLetter::RedrivePolicy, Some(policy)) => QueueAddress::Arn(policy.dead_letter_arn.clone()),
-        (DeadLetter::RedrivePolicy, None) => {
-            problems.push(Problem::new(
-                format!(
-                    "the queue {name:?} has no dead-letter queue: nobody would see what fails for good. It is one that \
-                     exists, by name or URL; `keep` and `drop` do without"
-                ),
-                format!("{}={}", variable("DEAD_LETTER"), usual_dead_letter_name(config.address.queue_name())),
-            ));
+    let looked_at = facts.as_ref();
+    problems.extend(looked_at.filter(|_| remembers).and_then(|facts| fit::forgotten_early(name, config, facts)));
+    problems.extend(looked_at.and_then(|facts| fit::keys::unfit(name, config, facts)));
+    let target = match fit::destination(name, config, looked_at) {
+        Ok(Destination::Keep) => return Ok(Some(Seen { queue, facts, dead_letters: DeadLetters::Keep })),
+        Ok(Destination::Drop) => return Ok(Some(Seen { queue, facts, dead_letters: DeadLetters::Drop })),
+        Ok(Destination::Queue(address)) => address,
+        Err(problem) => {
+            problems.push(problem);
             return Ok(None);
         }
     };
@@ -325,16 +292,6 @@ fn wrong_address<T>(
     if error.is_transient() {
         return Err(error);
     }
-    problems.push(match error {
-        QueueError::Missing => {
-            let place = broker.looks_in(address).map(|place| format!(" in {place}")).unwrap_or_default();
-            let what = format!("there is no queue {address}{place}, or the credentials may not see it");
-            Problem::new(what, format!("{variable}=<its URL, in whatever region and account it is>"))
-        }
-        error => Problem::new(
-            format!("the queue {address} cannot be used: {}", in_full(&error)),
-            format!("check the credentials' policy and region, or {variable}=<another queue>"),
-        ),
-    });
+    problems.push(fit::unusable(&error, address, broker.looks_in(address), variable));
     Ok(None)
 }

@@ -18,6 +18,7 @@ use crate::{
         explain::{WHY_LOWERED, longest_wait},
         retention,
     },
+    fit,
     guard::{
         ControlKey, Guard,
         outage::{Absences, Circuit, Ends, WatchedGuard},
@@ -33,7 +34,7 @@ use super::{
     Tally,
     board::Board,
     brake::Brake,
-    check::{Seen, keys},
+    check::Seen,
     control::Word,
     hall::{Hall, SETTLING},
     pace::Pace,
@@ -111,7 +112,7 @@ impl Site {
         }
         let handler = Arc::clone(self.handlers.get(name)?);
         let facts = seen.facts.as_ref();
-        for warning in facts.map(|facts| keys::warnings(name, &queue, facts)).unwrap_or_default() {
+        for warning in facts.map(|facts| fit::keys::warnings(name, &queue, facts)).unwrap_or_default() {
             tracing::warn!(queue = name, "{warning}");
         }
         if let Some(short) = facts.and_then(|facts| retention::too_short(name, &queue, facts.retention)) {

@@ -30,6 +30,8 @@ const ROOMS: &[(&str, &str)] = &[
     // What is wrong with a table is told as what is wrong with a setting.
     ("guard::admin", "config::Problem guard"),
     ("config", "key message::Pointer queue::LONGEST_VISIBILITY queue::QueueAddress"),
+    // Named by whoever looks, before a start or as a tool: pure, over what was found.
+    ("fit", "config queue"),
     // What is wrong with a region or an endpoint is told as what is wrong with a setting.
     ("aws", "bodies::s3 clock config::Problem config::env queue::sqs guard::dynamodb"),
     ("handler", "clock guard guard::execution key message"),
@@ -48,10 +50,10 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "worker",
-        "aws bodies clock config guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status",
+        "aws bodies clock config fit guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status",
     ),
     // Tools act on queues and records by themselves; of a worker, they know its settings.
-    ("ops", "aws clock config guard guard::admin guard::dynamodb key message queue settle::dead_letter"),
+    ("ops", "aws clock config fit guard guard::admin guard::dynamodb key message queue settle::dead_letter"),
     // It tells a status, and knows nothing of who made it.
     ("serve", "status"),
     ("status", ""),

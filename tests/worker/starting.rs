@@ -52,6 +52,7 @@ async fn r5_all_problems_of_queues_and_table_are_told_at_once() {
     bed.guard.set_facts(TableFacts {
         key: TableKey { hash: "id".into(), is_string: true, range: None },
         ttl: Ok(Some("ttl".into())),
+        ..TableFacts::default()
     });
     let mut worker = bed.worker(&vars);
     for name in ["good", "alone", "absent", "kept"] {

@@ -3,7 +3,7 @@
 use aws_credential_types::provider::{ProvideCredentials, error::CredentialsError, future};
 use aws_sdk_dynamodb::{
     config::{BehaviorVersion, Credentials, Region, http::HttpResponse, retry::RetryConfig},
-    types::error::ConditionalCheckFailedException,
+    types::{ReplicaDescription, error::ConditionalCheckFailedException},
 };
 use aws_smithy_mocks::{Rule, RuleMode, mock, mock_client};
 use futures_util::{FutureExt as _, future::join_all};
@@ -196,6 +196,29 @@ async fn r5_a_ttl_that_may_not_be_looked_at_is_said_and_a_table_that_may_not_is_
     let told = guard.facts().await.unwrap().ttl.unwrap_err();
     assert!(told.contains("access denied") && told.contains("DescribeTimeToLive"), "{told}");
     assert!(matches!(guard.facts().await, Err(GuardError::Denied(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_facts_tell_whether_conditions_see_the_writes_of_other_regions() {
+    let in_frankfurt = || ReplicaDescription::builder().region_name("eu-central-1").build();
+    let regions = vec!["eu-central-1".to_owned()];
+    for (replica, consistency, replication) in [
+        (None, None, Replication::Alone),
+        (Some(in_frankfurt()), None, Replication::Eventual(regions.clone())),
+        (Some(in_frankfurt()), Some(MultiRegionConsistency::Eventual), Replication::Eventual(regions.clone())),
+        (Some(in_frankfurt()), Some(MultiRegionConsistency::Strong), Replication::Strong(regions)),
+    ] {
+        let described = mock!(Client::describe_table).then_output(move || {
+            let table =
+                TableDescription::builder().table_arn("arn:t").set_multi_region_consistency(consistency.clone());
+            let table = table.set_replicas(replica.clone().map(|replica| vec![replica])).build();
+            aws_sdk_dynamodb::operation::describe_table::DescribeTableOutput::builder().table(table).build()
+        });
+        let denied = || error(400, "AccessDeniedException", "");
+        let ttl = mock!(Client::describe_time_to_live).then_http_response(denied);
+        let facts = guard(&[&described, &ttl]).facts().await.unwrap();
+        assert_eq!((facts.arn.as_str(), facts.replication), ("arn:t", replication));
+    }
 }
 
 #[tokio::test(start_paused = true)]

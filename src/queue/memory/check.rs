@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::queue::{
-    BATCH, LARGEST_MESSAGE, LONGEST_VISIBILITY, MOST_ATTRIBUTES, Outgoing, QueueError, QueueFacts, Receive,
+    BATCH, LONGEST_VISIBILITY, MOST_ATTRIBUTES, Outgoing, QueueError, QueueFacts, Receive,
     accepted::{attribute_problem, is_allowed},
 };
 
@@ -30,7 +30,8 @@ pub(super) fn receive(ask: &Receive) -> Result<(), QueueError> {
 pub(super) fn send(message: &Outgoing, queue: &QueueFacts) -> Result<(), QueueError> {
     ensure(!message.body.is_empty(), "the body must not be empty")?;
     ensure(message.body.chars().all(is_allowed), "the body has characters that SQS does not take")?;
-    ensure(message.size() <= LARGEST_MESSAGE, "the message is larger than 1048576 bytes")?;
+    let most = queue.largest_message;
+    ensure(message.size() <= most, &format!("the message is larger than {most} bytes"))?;
     ensure(message.attributes.len() <= MOST_ATTRIBUTES, "there are more than 10 message attributes")?;
     for (name, attribute) in &message.attributes {
         let problem = attribute_problem(name, attribute);

@@ -26,6 +26,7 @@ use super::{
     LateChange, MemoryQueueSettings, arn,
     repeats::{DEDUPLICATION_INTERVAL, Repeats, hash},
     stored::{Standing, Stored},
+    url,
 };
 
 /// One queue.
@@ -111,12 +112,16 @@ impl Store {
         };
         QueueFacts {
             arn: arn(&self.name),
+            url: url(&self.name),
             fifo: self.is_fifo(),
             content_based_deduplication: self.is_fifo() && self.settings.content_based_deduplication,
             deduplication_scope: self.settings.deduplication_scope,
             visibility: self.settings.visibility,
             retention: self.settings.retention,
             redrive: self.settings.redrive.as_ref().map(policy),
+            redrive_allow: self.settings.redrive_allow.clone(),
+            largest_message: self.settings.largest_message,
+            kms_key: self.settings.kms_key.clone(),
         }
     }
 

@@ -19,7 +19,7 @@ use aws_sdk_sqs::{
 use crate::{
     clock::Millis,
     message::{Attribute, AttributeValue, Message, ReceiptHandle},
-    queue::{Outgoing, Received, RedrivePolicy},
+    queue::{Outgoing, Received, RedriveAllow, RedrivePolicy},
 };
 
 /// The SDK's own maps, which it wants back.
@@ -124,6 +124,30 @@ pub(super) fn trace_header(
 /// Whole seconds, rounded up.
 pub(super) fn seconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
+}
+
+/// The redrive allow policy's JSON: `{"redrivePermission": "byQueue", "sourceQueueArns": ["arn:…"]}`, `allowAll` or
+/// `denyAll`. A cleared policy is an empty text. One that cannot be read is told and taken for none.
+pub(crate) fn redrive_allow(json: &str) -> RedriveAllow {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Policy {
+        redrive_permission: String,
+        #[serde(default)]
+        source_queue_arns: Vec<String>,
+    }
+    let policy: Option<Policy> = serde_json::from_str(json).ok();
+    match policy.as_ref().map(|policy| policy.redrive_permission.as_str()) {
+        Some("denyAll") => RedriveAllow::Nobody,
+        Some("byQueue") => RedriveAllow::These(policy.map(|policy| policy.source_queue_arns).unwrap_or_default()),
+        Some("allowAll") => RedriveAllow::All,
+        _ => {
+            if !json.is_empty() {
+                tracing::warn!(json, "the redrive allow policy cannot be read; the queue is taken to have none");
+            }
+            RedriveAllow::All
+        }
+    }
 }
 
 /// The redrive policy's JSON: `{"deadLetterTargetArn": "arn:…", "maxReceiveCount": 5}`, the number also as text. A

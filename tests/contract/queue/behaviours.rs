@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold::{
     message::{Attribute, AttributeValue, DEAD_LETTER_ATTRIBUTE, Note, ReceiptHandle},
-    queue::{Outgoing, QueueAddress, QueueError, Receive},
+    queue::{Outgoing, QueueAddress, QueueError, Receive, RedriveAllow},
 };
 use tokio::time::Instant;
 
@@ -321,6 +321,10 @@ pub(crate) async fn r5_facts_tell_the_settings(fixture: &dyn QueueFixture) {
     assert!(!standard.fifo && standard.redrive.is_none());
     assert_eq!(standard.visibility, Duration::from_secs(30));
     assert_eq!(standard.retention, Duration::from_secs(4 * 24 * 60 * 60));
+    assert_eq!((standard.redrive_allow, standard.kms_key), (RedriveAllow::All, None));
+    assert_eq!(standard.largest_message, fixture.differences().largest_message);
+    let by_url = fixture.broker().open(&QueueAddress::Url(standard.url)).await.expect("a queue");
+    assert_eq!(by_url.facts().await.expect("facts").arn, standard.arn);
     assert!(fixture.fifo().await.facts().await.expect("facts").fifo);
     let (queue, dead_letters) = fixture.with_dead_letters(7).await;
     let redrive = queue.facts().await.expect("facts").redrive.expect("a redrive policy");

@@ -22,7 +22,7 @@ use futures_util::future::{join, join3};
 use super::*;
 use crate::{
     message::{Attribute, AttributeValue},
-    queue::RedrivePolicy,
+    queue::{RedriveAllow, RedrivePolicy},
     settle::dead_letter,
 };
 
@@ -299,6 +299,8 @@ async fn r5_facts_are_read_whether_counts_are_numbers_or_text() {
     let plain = plain.expect("has facts");
     assert_eq!((plain.arn.as_str(), plain.fifo, plain.redrive), ("arn:q", false, None));
     assert_eq!((plain.visibility.as_secs(), plain.retention.as_secs()), (30, 345_600));
+    assert_eq!((plain.redrive_allow, plain.largest_message, plain.kms_key), (RedriveAllow::All, LARGEST_MESSAGE, None));
+    assert_eq!(plain.url, URL);
     let full = facts(&[
         (QueueAttributeName::QueueArn, "arn:q"),
         (QueueAttributeName::FifoQueue, "true"),
@@ -307,6 +309,9 @@ async fn r5_facts_are_read_whether_counts_are_numbers_or_text() {
         (QueueAttributeName::VisibilityTimeout, "60"),
         (QueueAttributeName::MessageRetentionPeriod, "3600"),
         (QueueAttributeName::RedrivePolicy, r#"{"deadLetterTargetArn":"arn:dlq","maxReceiveCount":"5"}"#),
+        (QueueAttributeName::RedriveAllowPolicy, r#"{"redrivePermission":"byQueue","sourceQueueArns":["arn:s"]}"#),
+        (QueueAttributeName::MaximumMessageSize, "2048"),
+        (QueueAttributeName::KmsMasterKeyId, "alias/ours"),
     ]);
     let full = full.await.expect("has facts");
     assert!(!plain.content_based_deduplication && full.content_based_deduplication);
@@ -317,6 +322,16 @@ async fn r5_facts_are_read_whether_counts_are_numbers_or_text() {
     assert_eq!(full.redrive, Some(policy.clone()));
     assert_eq!(convert::redrive(r#"{"deadLetterTargetArn":"arn:dlq","maxReceiveCount":5}"#), Some(policy));
     assert_eq!(convert::redrive("nonsense"), None);
+    assert_eq!(full.redrive_allow, RedriveAllow::These(vec!["arn:s".into()]));
+    assert_eq!((full.largest_message, full.kms_key.as_deref()), (2048, Some("alias/ours")));
+    for (policy, allowed) in [
+        (r#"{"redrivePermission":"denyAll"}"#, RedriveAllow::Nobody),
+        (r#"{"redrivePermission":"allowAll"}"#, RedriveAllow::All),
+        ("", RedriveAllow::All),
+        ("nonsense", RedriveAllow::All),
+    ] {
+        assert_eq!(convert::redrive_allow(policy), allowed, "{policy}");
+    }
     assert_eq!(kind(&facts(&[]).await.map(drop)), "Unavailable");
 }
 

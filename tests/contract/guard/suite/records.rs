@@ -1,7 +1,7 @@
 //! Records as they are kept, and the table as a whole.
 
 use futures_util::future::join_all;
-use leasehold::guard::{TableFacts, TableKey};
+use leasehold::guard::{Replication, TableFacts, TableKey};
 
 use super::*;
 
@@ -82,5 +82,8 @@ pub(crate) async fn g8_a_probe_can_be_repeated_and_leaves_other_keys_alone(fixtu
 
 pub(crate) async fn r5_the_facts_are_those_of_the_table(fixture: &impl GuardFixture) {
     let key = TableKey { hash: "pk".into(), is_string: true, range: None };
-    assert_eq!(answered(fixture.guard().facts().await), TableFacts { key, ttl: Ok(Some("expires_at".into())) });
+    let facts = answered(fixture.guard().facts().await);
+    assert!(facts.arn.starts_with("arn:aws:dynamodb:") && facts.arn.contains(":table/"), "{}", facts.arn);
+    let replication = Replication::Alone;
+    assert_eq!(facts, TableFacts { arn: facts.arn.clone(), key, ttl: Ok(Some("expires_at".into())), replication });
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A key that cannot name the work on this queue.
-pub(super) fn unfit(name: &str, config: &QueueConfig, facts: &QueueFacts) -> Option<Problem> {
+pub(crate) fn unfit(name: &str, config: &QueueConfig, facts: &QueueFacts) -> Option<Problem> {
     let key = config.key.as_ref()?;
     let variable = variable(name, "KEY");
     match key {
@@ -30,43 +30,46 @@ pub(super) fn unfit(name: &str, config: &QueueConfig, facts: &QueueFacts) -> Opt
 }
 
 /// What a key that is one of SQS's ids does not do.
-pub(in crate::worker) fn warnings(name: &str, config: &QueueConfig, facts: &QueueFacts) -> Vec<String> {
-    let Some(key) = &config.key else { return Vec::new() };
-    let is_deduplication = matches!(key, KeySource::DeduplicationId | KeySource::GroupAndDeduplicationId);
-    let variable = variable(name, "KEY");
-    let mut warnings = Vec::new();
-    if is_deduplication && facts.content_based_deduplication {
-        warnings.push(format!(
-            "{variable} is {key}, which on this queue can be a hash of the body: two messages with equal bodies are one \
-             piece of work for {}, not for SQS's five minutes",
-            DurationText(config.done_ttl)
-        ));
-    }
-    if (is_deduplication || *key == KeySource::MessageId) && facts.redrive.is_some() {
-        warnings.push(format!(
-            "{variable} is {key}, which does not survive what SQS itself moves to the dead-letter queue: put back, it \
-             has another key and begins anew; a key from the body or an attribute survives"
-        ));
-    }
-    warnings
+pub(crate) fn warnings(name: &str, config: &QueueConfig, facts: &QueueFacts) -> Vec<String> {
+    [of_content(name, config, facts), of_redrive(name, config, facts)].into_iter().flatten().collect()
+}
+
+/// A key that a hash of the body may stand in for.
+pub(crate) fn of_content(name: &str, config: &QueueConfig, facts: &QueueFacts) -> Option<String> {
+    let key = config.key.as_ref().filter(|key| is_deduplication(key) && facts.content_based_deduplication)?;
+    Some(format!(
+        "{} is {key}, which on this queue can be a hash of the body: two messages with equal bodies are one \
+         piece of work for {}, not for SQS's five minutes",
+        variable(name, "KEY"),
+        DurationText(config.done_ttl)
+    ))
+}
+
+/// A key that a message loses when SQS moves it.
+pub(crate) fn of_redrive(name: &str, config: &QueueConfig, facts: &QueueFacts) -> Option<String> {
+    let is_an_id = |key: &&KeySource| is_deduplication(key) || **key == KeySource::MessageId;
+    let key = config.key.as_ref().filter(is_an_id).filter(|_| facts.redrive.is_some())?;
+    Some(format!(
+        "{} is {key}, which does not survive what SQS itself moves to the dead-letter queue: put back, it \
+         has another key and begins anew; a key from the body or an attribute survives",
+        variable(name, "KEY")
+    ))
+}
+
+fn is_deduplication(key: &KeySource) -> bool {
+    matches!(key, KeySource::DeduplicationId | KeySource::GroupAndDeduplicationId)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::queue::RedrivePolicy;
 
     fn facts(content_based_deduplication: bool, redrive: bool) -> QueueFacts {
         QueueFacts {
-            arn: "arn:aws:sqs:eu-central-1:123456789012:q.fifo".into(),
-            fifo: true,
             content_based_deduplication,
-            deduplication_scope: DeduplicationScope::Queue,
-            visibility: Duration::from_secs(30),
-            retention: Duration::from_secs(60),
             redrive: redrive.then(|| RedrivePolicy { dead_letter_arn: String::new(), max_receive_count: 5 }),
+            ..QueueFacts::example("q.fifo")
         }
     }
 
