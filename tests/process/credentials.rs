@@ -44,7 +44,7 @@ async fn r4_credentials_whose_successors_are_late_hold_to_their_end_and_the_work
 async fn check((mood, ends_in_time): Case) {
     let (bench, agent) = (Bench::new().await, Agent::new().await);
     let proxy = Proxy::before(bench.engine.endpoint()).await.with("*", Fault::RefuseExpired, |_| true);
-    let script = "$begin; until [ -e go ]; do sleep 0.1; done; $end";
+    let script = "$begin; until [ -e go ] || [ ! -e effects ]; do sleep 0.1; done; $end";
     let settings = bench.settings(script).short_leases().set("LEASEHOLD_VISIBILITY_TIMEOUT", "10s");
     let mut worker = agent.credit(settings).behind(&proxy).start();
     worker.says("\"receiving\"").await;

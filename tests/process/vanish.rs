@@ -44,7 +44,7 @@ async fn check_queue(kind: Kind) {
     let bench = kind.bench().await;
     let mut begun = bench.pipe("begun");
     // What is in hand ends when the queue is gone.
-    let script = "$begin; [ -e gone ] || { exec 3>begun; echo >&3; }; until [ -e gone ]; do sleep 0.1; done; $end";
+    let script = "$begin; [ -e gone ] || { exec 3>begun; echo >&3; }; until [ -e gone ] || [ ! -e effects ]; do sleep 0.1; done; $end";
     let mut worker = bench.settings(script).short_leases().start();
     kind.send(&bench, &IN_HAND).await;
     for _ in IN_HAND {
