@@ -43,6 +43,27 @@ async fn g12_without_a_guard_a_standstill_around_any_call_repeats_what_was_not_d
     check_all(standstills(Guard::None, UNGUARDED), check_standstill).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn g4_a_program_that_outlives_its_worker_has_the_key_alone_until_the_lease_and_the_skew_are_over() {
+    let bench = Bench::new().await;
+    bench.send(["a"]).await;
+    let settings = bench.settings("$begin; $wait; $end").short_leases();
+    let doomed = settings.start();
+    bench.poll("it runs", async || bench.calls().len() == 1).await;
+    doomed.signal(Signal::KILL);
+    doomed.ends().await;
+    let heir = settings.start();
+    bench.poll("another runs it", async || bench.calls().len() == 2).await;
+    bench.lets_go();
+    bench.until_done(1).await;
+    bench.poll("both have ended", async || bench.lines("ended").len() == 2).await;
+    heir.stops().await.clean_report();
+    // A first fence is the time of its claim, in milliseconds.
+    let fences: Vec<u64> = bench.calls().iter().filter_map(|call| call.split(' ').nth(1)?.parse().ok()).collect();
+    assert!(fences[1] - fences[0] >= 3_000 + 200, "{fences:?}");
+    assert_eq!((bench.effects().len(), bench.lines("overlaps").len()), (1, 1), "beside the program that lives on");
+}
+
 fn in_both_kinds(guard: Guard, points: impl IntoIterator<Item = Point>) -> impl Iterator<Item = Case> {
     points.into_iter().flat_map(move |point| [Kind::Standard, Kind::Fifo].map(|kind| Case(kind, guard, point)))
 }
@@ -90,7 +111,7 @@ async fn check_kill(case: Case) {
     let mut heir = stage.heir().await;
     if at == At::Stale {
         stage.arrives_in_a_run(&mut heir).await;
-        stage.lets_runs_end();
+        stage.bench.lets_go();
     }
     let notes = stage.until_it_is_over().await;
     let ended = heir.stops().await;
@@ -113,7 +134,7 @@ async fn check_standstill(case: Case) {
         frozen.signal(Signal::CONT);
         // Stopped first: what it might still do, it has done before the other's end.
         let frozen = frozen.stops().await;
-        stage.lets_runs_end();
+        stage.bench.lets_go();
         (frozen, stage.until_it_is_over().await)
     } else {
         let mut notes = stage.until_it_is_over().await;
@@ -212,11 +233,6 @@ impl Stage {
                 Guard::None => bench.poll("another run begins", async || bench.calls().len() == 3).await,
             }
         }
-    }
-
-    /// Runs that wait come to their end.
-    fn lets_runs_end(&self) {
-        fs::write(self.bench.path("go"), "").expect("is written");
     }
 
     /// Waits for it, and takes the notes of what is dead-lettered.

@@ -37,14 +37,14 @@ pub(super) const FLAKY: &str = "3";
 pub(super) const LONG: &str = "5";
 pub(super) const POISON: &str = "9";
 
-/// Of a worker that `HANGS`, the handler of what is long never ends; of one that `WAITS`, no run does before `go`.
+/// Of a worker that `HANGS`, the handler of what is long never ends; of one that `WAITS`, no run does before it is let go.
 pub(super) const HANDLER: &str = r#"$begin
 case $LEASEHOLD_IDEMPOTENCY_KEY in
 *9) exit 65 ;;
 *3) [ "$LEASEHOLD_ATTEMPT" = 1 ] && exit 1 ;;
 *5) [ -z "$HANGS" ] || exec sleep 300 ;;
 esac
-[ -z "$WAITS" ] || until [ -e go ] || [ ! -e effects ]; do sleep 0.1; done
+[ -z "$WAITS" ] || $wait
 $end"#;
 
 /// The n-th call of an operation, where it is then, what the message is, and what must come of it: the attempts that its
