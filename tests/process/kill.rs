@@ -52,6 +52,8 @@ async fn g4_a_program_that_outlives_its_worker_has_the_key_alone_until_the_lease
     bench.poll("it runs", async || bench.calls().len() == 1).await;
     doomed.signal(Signal::KILL);
     doomed.ends().await;
+    // Another message of that key can be received at once.
+    bench.send(["a"]).await;
     let heir = settings.start();
     bench.poll("another runs it", async || bench.calls().len() == 2).await;
     bench.lets_go();

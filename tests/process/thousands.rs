@@ -3,6 +3,7 @@
 //!
 //! A seed that breaks them prints itself. To replay, or for more messages: `SEED=123 MESSAGES=10000 cargo test --all-features
 //! --test process thousands`. What is slow here is debug builds of everything: some 25 ms of a processor for each message.
+//! Ten thousand, with SEED=20261130 and as many kills, took 95 s on two processors, beside other work, and balanced.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
