@@ -36,6 +36,9 @@ const BEGIN: &str = r#"run="running/$LEASEHOLD_IDEMPOTENCY_KEY"; [ -e "$run" ] &
 /// Notes that a run came to its end, and ends it.
 const END: &str = r#"echo "$LEASEHOLD_IDEMPOTENCY_KEY" >> ended; exit 0"#;
 
+/// Waits until the test lets runs go on. One whose test was killed ends with its bench.
+const WAIT: &str = "until [ -e go ] || [ ! -e effects ]; do sleep 0.1; done";
+
 /// A script under short leases: some runs need no beat, some need one, and some are longer than the leases.
 pub(crate) const SHORT_AND_LONG: &str =
     "$begin; case $LEASEHOLD_IDEMPOTENCY_KEY in *3) sleep 4;; *[68]) sleep 2.2;; *) sleep 0.3;; esac; $end";
@@ -96,11 +99,13 @@ impl Bench {
     }
 
     /// Settings for a worker whose handler is this shell script; `$bank` in it is a call of the bank, `$begin` and `$end`
-    /// let runs that overlap and runs that come to their end be told. It runs in the bench's folder.
+    /// let runs that overlap and runs that come to their end be told, `$wait` waits for [`lets_go`](Self::lets_go). It runs
+    /// in the bench's folder.
     pub(crate) fn settings(&self, script: &str) -> Settings {
         let handle = self.path("handle.sh");
-        fs::write(&handle, script.replace("$begin", BEGIN).replace("$end", END).replace("$bank", BANK))
-            .expect("is written");
+        let words = [("$begin", BEGIN), ("$wait", WAIT), ("$end", END), ("$bank", BANK)];
+        let script = words.iter().fold(script.to_owned(), |script, (word, meaning)| script.replace(word, meaning));
+        fs::write(&handle, script).expect("is written");
         let settings = Settings::new(self.engine.endpoint(), self.folder.path());
         let name = last_part(&self.queue);
         let settings = if name == "jobs" { settings } else { settings.set("LEASEHOLD_JOBS_NAME", name) };
@@ -110,6 +115,11 @@ impl Bench {
             .set("LEASEHOLD_JOBS_HANDLER", format!("exec:/bin/sh {}", handle.display()))
             .set("LEASEHOLD_WAIT_TIME", "1s")
             .set("LEASEHOLD_LOG", "info,leasehold=debug")
+    }
+
+    /// Lets runs that wait go on.
+    pub(crate) fn lets_go(&self) {
+        fs::write(self.path("go"), "").expect("is written");
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -1,7 +1,7 @@
 //! Credentials that end while the worker runs, from an endpoint as a container's agent has it, which is slow, fails, or
 //! never answers: <https://docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html>.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use agent::{Agent, Mood};
 use hyper::{header::AUTHORIZATION, http::request::Parts};
@@ -44,7 +44,7 @@ async fn r4_credentials_whose_successors_are_late_hold_to_their_end_and_the_work
 async fn check((mood, ends_in_time): Case) {
     let (bench, agent) = (Bench::new().await, Agent::new().await);
     let proxy = Proxy::before(bench.engine.endpoint()).await.with("*", Fault::RefuseExpired, |_| true);
-    let script = "$begin; until [ -e go ]; do sleep 0.1; done; $end";
+    let script = "$begin; $wait; $end";
     let settings = bench.settings(script).short_leases().set("LEASEHOLD_VISIBILITY_TIMEOUT", "10s");
     let mut worker = agent.credit(settings).behind(&proxy).start();
     worker.says("\"receiving\"").await;
@@ -60,7 +60,7 @@ async fn check((mood, ends_in_time): Case) {
         worker.says_times("loading credentials", 2).await;
     }
     agent.is(Mood::Well);
-    fs::write(bench.path("go"), "").expect("is written");
+    bench.lets_go();
     bench.send(["b", "c"]).await;
     bench.until_done(3).await;
     let ended = worker.stops().await;

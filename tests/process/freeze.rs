@@ -1,7 +1,5 @@
 //! A worker that stands still (SIGSTOP) for longer than its leases, and goes on afterwards.
 
-use std::fs;
-
 use rustix::process::Signal;
 
 use crate::{
@@ -10,8 +8,8 @@ use crate::{
     worker::{Settings, Worker, report},
 };
 
-/// Handlers of a frozen worker say that they have begun and then wait for `go`, or for ever.
-const HANDLER: &str = r#"$begin; case "$ROLE" in waits) echo >begun; read -r _ <go;; hangs) exec 3>begun; echo >&3; exec sleep 300;; slow) echo >heir; read -r _ <go;; esac; $end"#;
+/// Handlers of a frozen worker say that they have begun and then wait to be let go, or for ever.
+const HANDLER: &str = r#"$begin; case "$ROLE" in waits) echo >begun; $wait;; hangs) exec 3>begun; echo >&3; exec sleep 300;; slow) echo >heir; $wait;; esac; $end"#;
 
 struct Frozen {
     bench: Bench,
@@ -25,7 +23,6 @@ struct Frozen {
 async fn frozen(role: &str) -> Frozen {
     let bench = Bench::new().await;
     let mut begun = bench.pipe("begun");
-    let _ = bench.pipe("go");
     bench.send(["a"]).await;
     let proxy = Proxy::before(bench.engine.endpoint()).await;
     let settings = bench.settings(HANDLER).short_leases();
@@ -85,7 +82,7 @@ async fn g2_a_worker_that_stood_still_changes_nothing_of_what_another_runs() {
     // Stopped first: what it might still do, it would have done before the other's end.
     let Frozen { bench, worker, .. } = frozen;
     assert_eq!(worker.stops().await.clean_report(), report([("left", 1)]));
-    fs::write(bench.path("go"), "\n").expect("is written");
+    bench.lets_go();
     bench.until("all is done", async || bench.messages().await == 0).await;
     assert_eq!(heir.stops().await.clean_report(), report([("done", 1)]));
     assert_eq!((bench.effects().len(), bench.lines("ended").len()), (1, 1));
@@ -97,7 +94,7 @@ async fn l1_what_ended_while_its_worker_stood_still_counts_where_nobody_took_ove
     let Frozen { bench, worker, .. } = frozen;
     let is_visible = async || bench.engine.depth("jobs").await.is_ok_and(|depth| depth.visible == 1);
     bench.until("its lease is over", is_visible).await;
-    fs::write(bench.path("go"), "\n").expect("is written");
+    bench.lets_go();
     bench.until("its handler has ended", async || bench.lines("ended").len() == 1).await;
     worker.signal(Signal::CONT);
     bench.until("it is settled", async || bench.messages().await == 0).await;

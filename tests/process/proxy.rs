@@ -21,6 +21,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo},
 };
+use serde_json::Value;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::oneshot,
@@ -49,6 +50,7 @@ pub(crate) struct Call {
 struct State {
     faults: Mutex<Faults>,
     calls: Mutex<Vec<Call>>,
+    handles: Mutex<Vec<String>>,
     /// Cancelled to cut the connections that are there; another takes its place.
     cut: Mutex<CancellationToken>,
     /// Cancelled to swallow what goes over the connections that are there; another takes its place.
@@ -110,6 +112,11 @@ impl Proxy {
     /// Every call that arrived so far, in order.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.state.calls.lock().expect("not poisoned").clone()
+    }
+
+    /// The receipt handle of every delivery so far, in order.
+    pub(crate) fn handles(&self) -> Vec<String> {
+        self.state.handles.lock().expect("not poisoned").clone()
     }
 
     /// Resets every connection that is there, whatever is under way on it. What has arrived is carried out.
@@ -182,7 +189,7 @@ impl Behind {
         replied.await.unwrap_or(Err(Lost))
     }
 
-    async fn carry_out(self, head: Parts, body: Bytes) -> Result<Response<Reply>, Lost> {
+    async fn carry_out(self, head: Parts, mut body: Bytes) -> Result<Response<Reply>, Lost> {
         let target = Target::of(&head);
         let call = Call { operation: target.operation.clone(), at: Instant::now() };
         self.state.calls.lock().expect("not poisoned").push(call);
@@ -192,6 +199,10 @@ impl Behind {
             match fault {
                 Fault::DelayRequest(delay) => sleep(*delay).await,
                 Fault::HoldRequest(hold) => hold.reached().await,
+                Fault::HoldOldHandle(hold) => {
+                    hold.reached().await;
+                    body = self.with_newest_handle(&body);
+                }
                 Fault::Hang => std::future::pending().await,
                 Fault::LoseRequest => return Err(Lost),
                 Fault::Refuse(refusal) => return Ok(reply::refusal(refusal, target.is_sqs)),
@@ -211,6 +222,9 @@ impl Behind {
             Some(entries) => self.forward_but(entries, &head, &body).await?,
             None => self.forward(&head, body).await?,
         };
+        if target.operation == "ReceiveMessage" {
+            self.state.handles.lock().expect("not poisoned").extend(reply.body().handles());
+        }
         for fault in &faults {
             match fault {
                 Fault::DelayReply(delay) => sleep(*delay).await,
@@ -220,6 +234,7 @@ impl Behind {
                 Fault::CutReply => reply.body_mut().cut(),
                 Fault::DelayRequest(_)
                 | Fault::HoldRequest(_)
+                | Fault::HoldOldHandle(_)
                 | Fault::Hang
                 | Fault::LoseRequest
                 | Fault::Refuse(_)
@@ -228,6 +243,15 @@ impl Behind {
             }
         }
         Ok(reply)
+    }
+
+    /// A change of one message, or a batch of one.
+    fn with_newest_handle(&self, change: &Bytes) -> Bytes {
+        let newest = self.state.handles.lock().expect("not poisoned").last().cloned().expect("it was received");
+        let mut change: Value = serde_json::from_slice(change).expect("JSON");
+        let entry = if change["Entries"].is_array() { &mut change["Entries"][0] } else { &mut change };
+        entry["ReceiptHandle"] = newest.into();
+        change.to_string().into()
     }
 
     /// Forwards a batch without the chosen entries, which are refused.

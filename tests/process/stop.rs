@@ -1,6 +1,6 @@
 //! Signals: a worker that is told to stop finishes what it can, gives the rest back, and is gone in time.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -16,14 +16,13 @@ use crate::{
 async fn d1_sigterm_lets_a_handler_finish_and_its_message_go() {
     let bench = Bench::new().await;
     let mut begun = bench.pipe("begun");
-    let _ = bench.pipe("go");
     bench.send(["a"]).await;
-    let mut worker = bench.settings("echo >begun; read -r _ <go; $bank; exit 0").start();
+    let mut worker = bench.settings("echo >begun; $wait; $bank; exit 0").start();
     begun.is_written_to().await;
     worker.signal(Signal::TERM);
     worker.says("draining").await;
     assert!(bench.effects().is_empty(), "it still runs");
-    fs::write(bench.path("go"), "\n").expect("is written");
+    bench.lets_go();
     assert_eq!(worker.ends().await.clean_report(), report([("done", 1)]));
     assert_eq!((bench.effects().len(), bench.messages().await), (1, 0));
 }

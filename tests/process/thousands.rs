@@ -3,6 +3,8 @@
 //!
 //! A seed that breaks them prints itself. To replay, or for more messages: `SEED=123 MESSAGES=10000 cargo test --all-features
 //! --test process thousands`. What is slow here is debug builds of everything: some 25 ms of a processor for each message.
+//! Ten thousand, with as many kills, took 95 s on two busy processors with SEED=20261130, 89 s with SEED=11652574415086198195,
+//! and the books balanced.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

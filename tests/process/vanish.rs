@@ -1,6 +1,6 @@
 //! A queue, or its dead-letter queue, that somebody deletes under the worker and makes again.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
 
 use crate::{bench::Bench, cases::check_all, worker::report};
 
@@ -44,7 +44,7 @@ async fn check_queue(kind: Kind) {
     let bench = kind.bench().await;
     let mut begun = bench.pipe("begun");
     // What is in hand ends when the queue is gone.
-    let script = "$begin; [ -e gone ] || { exec 3>begun; echo >&3; }; until [ -e gone ]; do sleep 0.1; done; $end";
+    let script = "$begin; [ -e go ] || { exec 3>begun; echo >&3; }; $wait; $end";
     let mut worker = bench.settings(script).short_leases().start();
     kind.send(&bench, &IN_HAND).await;
     for _ in IN_HAND {
@@ -52,7 +52,7 @@ async fn check_queue(kind: Kind) {
     }
     bench.delete_queue().await;
     worker.says_times("the poll failed", 2).await;
-    fs::write(bench.path("gone"), "").expect("is written");
+    bench.lets_go();
     let done = async || bench.statuses().await.values().filter(|status| *status == "DONE").count();
     bench.until("what was in hand is done", async || done().await == IN_HAND.len()).await;
     bench.make_queue_again().await;

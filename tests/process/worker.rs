@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, os::unix::process::ExitStatusExt, path::Path, process::Stdio, time::Duration};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
     process::{Child, Command},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinSet,
-    time::{Instant, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 
 use crate::{bench::SOON, proxy::Proxy};
@@ -144,10 +144,11 @@ impl Worker {
         self.says_times(text, 1).await;
     }
 
-    /// Waits for that many more lines of the log with this text.
+    /// Waits for that many more lines of the log with this text, and for all of them no longer than one deadline.
     pub(crate) async fn says_times(&mut self, text: &str, mut times: usize) {
+        let until = Instant::now() + SOON;
         while times > 0 {
-            let line = timeout(SOON, self.lines.recv()).await;
+            let line = timeout_at(until, self.lines.recv()).await;
             let Ok(Some((at, line))) = line else {
                 let _ = self.child.start_kill();
                 let stderr = self.stderr.join_next().await;
@@ -167,8 +168,18 @@ impl Worker {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let id = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).expect("it runs");
-        kill_process(id, signal).expect("is sent");
+        kill_process(self.pid(), signal).expect("is sent");
+    }
+
+    /// Stops its time. Of its threads, some run on for a moment after the signal; none does when this returns.
+    pub(crate) fn stands_still(&self) {
+        self.signal(Signal::STOP);
+        let stopped = waitid(WaitId::Pid(self.pid()), WaitIdOptions::STOPPED).expect("it is a child");
+        assert!(stopped.is_some_and(|status| status.stopped()), "{stopped:?}");
+    }
+
+    fn pid(&self) -> Pid {
+        self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).expect("it runs")
     }
 
     /// Its process id.

@@ -32,6 +32,9 @@ pub(crate) enum Fault {
     DelayRequest(Duration),
     /// It is done when the test lets it go.
     HoldRequest(Hold),
+    /// It is done when the test lets it go, and with the [newest handle](super::Proxy::handles): AWS may take an old one
+    /// so on a standard queue, where the engine refuses it.
+    HoldOldHandle(Hold),
     /// It is done, and the connection breaks before its reply.
     LoseReply,
     /// It is done, and the connection breaks in the middle of its reply.

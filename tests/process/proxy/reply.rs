@@ -41,6 +41,13 @@ impl Reply {
         Self { length: body.len(), left: body, breaks: Breaks::Never }
     }
 
+    /// The receipt handles in it.
+    pub(super) fn handles(&self) -> Vec<String> {
+        let reply: Value = serde_json::from_slice(&self.left).unwrap_or_default();
+        let messages = reply["Messages"].as_array().into_iter().flatten();
+        messages.filter_map(|message| Some(message["ReceiptHandle"].as_str()?.to_owned())).collect()
+    }
+
     /// Promises as much as before, and breaks half way.
     pub(super) fn cut(&mut self) {
         self.left.truncate(self.length / 2);
