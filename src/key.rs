@@ -51,6 +51,32 @@ impl Key {
         }))
     }
 
+    /// The keys that these texts can stand for, as somebody types them: each part is a text, and one that is a number or a
+    /// truth value in JSON can be that too. The key of texts alone comes first. There are two to the power of such parts:
+    /// take few.
+    ///
+    /// ```
+    /// use leasehold::key::Key;
+    /// assert_eq!(Key::readings(&["a", "7"]), [Key::from(("a", "7")), Key::from(("a", 7))]);
+    /// ```
+    #[must_use]
+    pub fn readings<T: AsRef<str>>(parts: &[T]) -> Vec<Self> {
+        let mut readings = vec![Vec::new()];
+        for part in parts.iter().map(AsRef::as_ref) {
+            let typed = json::parse(part).ok().filter(|raw| raw.get() == part).and_then(|raw| json::open(raw).ok());
+            let typed = match typed {
+                Some(Node::Number(text)) => Some(Self::number(text)),
+                Some(Node::Bool(value)) => Some(Self::from(value)),
+                _ => None,
+            };
+            let of_part = |part: Self| {
+                readings.iter().map(move |before| [before.as_slice(), std::slice::from_ref(&part)].concat())
+            };
+            readings = of_part(part.into()).chain(typed.into_iter().flat_map(of_part)).collect();
+        }
+        readings.into_iter().map(Self::join).collect()
+    }
+
     fn number(text: impl fmt::Display) -> Self {
         Self(Some(format!("n:{}", Escaped(&text.to_string()))))
     }

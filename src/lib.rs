@@ -96,7 +96,7 @@
 //! | --- | --- | --- |
 //! | `RUNNING` | its owner may run it, until `lease_until` | the owner: to `DONE`, `RELEASED` or `DEAD`. When the lease has ended, a takeover: it runs again or, from the second takeover on, is `RELEASED` for a while first |
 //! | `RELEASED` | nobody runs it | whoever has a message of it, from `not_before` on: to `RUNNING` |
-//! | `DONE` | it took effect | nobody, until it expires |
+//! | `DONE` | it took effect | nobody, until it expires; an operator ([`ops`]) |
 //! | `DEAD` | it failed for good; a copy of its message is, or will be, dead-lettered | whoever sends that copy marks it; a message that was redriven, or sent later, begins anew: to `RUNNING` |
 //! | `FAILED` | it failed for good and is being undone | this version writes none; one that it finds, it makes `DEAD` |
 //!

@@ -4,17 +4,18 @@
 //! given: a configuration, and where queues and records are. Asks AWS only when it is called, and changes nothing that its
 //! caller did not ask it to.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     aws::{self, Aws},
-    clock::Clock,
+    clock::{Clock, Millis},
     config::{Config, Problem, QueueConfig, Warning},
-    guard::{Guard, GuardError, dynamodb::DynamoDbGuard},
+    guard::{Guard, GuardError, Record, dynamodb::DynamoDbGuard},
     queue::{Broker, QueueError},
 };
 
 pub mod dead_letters;
+mod records;
 
 /// Tools on the queues and the table of one configuration.
 ///
@@ -126,6 +127,36 @@ pub enum OpsError {
         #[source]
         error: GuardError,
     },
+    /// A worker runs it, or may still run it. Wait, or stop that worker; nothing was written.
+    #[error("held by the worker {worker:?} until {}, {}s from now; wait until then, or stop that worker", .until.utc(), .left.as_secs_f64().ceil())]
+    Held {
+        /// Which.
+        worker: String,
+        /// The end of its lease and of the clock skew.
+        until: Millis,
+        /// How long that is from now.
+        left: Duration,
+    },
+    /// The record is no longer the one that was looked at. Nothing was written.
+    #[error("the record changed meanwhile, and nothing is written")]
+    Changed {
+        /// What it says now; `None` if it is gone.
+        now: Option<Box<Record>>,
+    },
+    /// A word on a step would change nothing, or cannot be recorded. Nothing was written.
+    #[error("the step {name:?} {why}")]
+    Step {
+        /// Which.
+        name: String,
+        /// What is wrong, to be read after the step's name.
+        why: String,
+    },
+    /// The queue has `GUARD=none`: there is no record of its work.
+    #[error("the queue {queue} has GUARD=none: there is no record of its work")]
+    Unguarded {
+        /// Which.
+        queue: String,
+    },
 }
 
 impl OpsError {
@@ -137,7 +168,8 @@ impl OpsError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Configuration(_) => false,
+            Self::Configuration(_) | Self::Changed { .. } | Self::Step { .. } | Self::Unguarded { .. } => false,
+            Self::Held { .. } => true,
             Self::Queue { error, .. } => error.is_transient(),
             Self::Guard { error, .. } => error.is_transient(),
         }

@@ -42,6 +42,20 @@ fn g10_parts_are_escaped_and_typed() {
 }
 
 #[test]
+fn what_somebody_types_is_read_as_text_and_as_number_or_truth_value() {
+    let readings = |parts: &[&str]| Key::readings(parts).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(readings(&["p1"]), ["p1"]);
+    assert_eq!(readings(&["12"]), ["12", "n:12"]);
+    assert_eq!(readings(&["-1.50e3"]), ["-1.50e3", "n:-1.50e3"], "a number is its text");
+    assert_eq!(readings(&["true", "x", "7"]), ["true#x#7", "b:true#x#7", "true#x#n:7", "b:true#x#n:7"]);
+    for text in ["null", "01", " 1", "1 ", "+1", "\"a\"", "[1]", "{}", "True", "NaN"] {
+        assert_eq!(Key::readings(&[text]), [Key::from(text)], "{text:?}");
+    }
+    assert_eq!(Key::readings(&["a", ""]), [Key::from("")]);
+    assert_eq!(Key::readings::<&str>(&[]), [Key::from("")]);
+}
+
+#[test]
 fn g10_what_is_not_there_is_no_key() {
     for key in [
         Key::from(""),

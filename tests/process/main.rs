@@ -14,6 +14,7 @@ mod demo;
 mod dev;
 mod freeze;
 mod full_disk;
+mod guard_command;
 mod health;
 mod hole;
 mod http;

@@ -5,6 +5,7 @@
     reason = "helpers of tests, which clippy takes for production code here"
 )]
 
+mod amending;
 mod api;
 mod bench;
 mod bodies;

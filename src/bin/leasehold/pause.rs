@@ -94,7 +94,7 @@ fn usage(problem: &str) -> ExitCode {
 }
 
 /// `user@host`, as far as the system knows them.
-fn speaker() -> String {
+pub(crate) fn speaker() -> String {
     let user = user().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
 }

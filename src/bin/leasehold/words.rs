@@ -2,8 +2,6 @@
 //!
 //! Pure, but for the question. What comes from outside passes [`plain`] before a terminal sees it.
 
-#![allow(dead_code, reason = "operators' commands, which use all of it, follow")]
-
 use std::{
     io::{self, BufRead, IsTerminal, Write},
     time::Duration,

@@ -1,0 +1,99 @@
+//! A change of a record: what is there, what will be, a question, and the write.
+//!
+//! Relies on the library to write nothing if the record is no longer the one that was shown.
+
+use std::process::ExitCode;
+
+use leasehold::{
+    Problem,
+    guard::{Amend, GuardError, Record},
+    ops::{Ops, OpsError},
+};
+use serde_json::{Value, json};
+
+use super::{Change, find::Found, print, show, view};
+use crate::{
+    Ended,
+    words::{confirm, plain},
+};
+
+/// Shows, asks, and writes. `means` is what follows for messages of the key.
+pub(super) async fn carry_out(
+    ops: &Ops,
+    found: &Found,
+    plan: Result<Amend, OpsError>,
+    means: &str,
+    change: &Change,
+) -> anyhow::Result<ExitCode> {
+    let before = found.record.as_ref();
+    if !change.json {
+        print(&standing(ops, found, before))?;
+    }
+    let plan = plan.map_err(refused)?;
+    let told = |written: bool, now: Option<&Record>| {
+        let pk = &plan.record.pk;
+        json!({
+            "pk": pk,
+            "written": written,
+            "before": show::as_json(pk, before),
+            "after": show::as_json(pk, now),
+        })
+    };
+    if !change.json {
+        print(&format!("\nThis will change:\n{}\n{means}", show::difference(before, &plan.record, view(ops))))?;
+    }
+    if change.dry_run {
+        return end(change, &told(false, Some(&plan.record)), "Nothing is written.", ExitCode::SUCCESS);
+    }
+    if !change.yes && !confirm("Change it?")? {
+        return end(change, &Value::Null, "Nothing is written.", ExitCode::FAILURE);
+    }
+    match ops.amend(&plan).await {
+        Ok(()) => end(change, &told(true, Some(&plan.record)), "It is changed.", ExitCode::SUCCESS),
+        Err(OpsError::Changed { now }) => {
+            let words = format!(
+                "\nIt changed meanwhile, and nothing is written. It now is:\n{}",
+                standing(ops, found, now.as_deref())
+            );
+            end(change, &told(false, now.as_deref()), &words, ExitCode::FAILURE)
+        }
+        Err(error) => Err(refused(error).context("not changed, as far as is known; `leasehold guard get` shows it")),
+    }
+}
+
+fn standing(ops: &Ops, found: &Found, record: Option<&Record>) -> String {
+    let Some(record) = record else {
+        let pks: Vec<_> = found.pks.iter().map(|pk| plain(&pk.0)).collect();
+        return format!("There is no record of {}.", pks.join(", "));
+    };
+    show::page(record, view(ops)).trim_end().to_owned()
+}
+
+fn end(change: &Change, json: &Value, words: &str, code: ExitCode) -> anyhow::Result<ExitCode> {
+    if change.json {
+        print(&json.to_string())?;
+    } else {
+        print(words)?;
+    }
+    Ok(code)
+}
+
+/// An error as what a person can mend, or try again.
+pub(super) fn refused(error: OpsError) -> anyhow::Error {
+    let problem = match error {
+        OpsError::Guard { table, error: GuardError::Missing } => Problem::new(
+            format!("there is no table {table:?}, in which the records are kept"),
+            "LEASEHOLD_TABLE=<the table of the workers>, AWS_REGION=<its region>",
+        ),
+        OpsError::Guard { table, error: error @ GuardError::Denied(_) } => Problem::new(
+            format!("the table {table:?}: {:#}", anyhow::Error::new(error)),
+            format!(
+                "AWS_PROFILE=<one that may dynamodb:GetItem and PutItem on {table}; OperatorPolicy in infra/queue.yaml>"
+            ),
+        ),
+        // It may end well later, but for a script it is an answer and not an outage.
+        error @ OpsError::Held { .. } => return Ended { code: 1, told: plain(&error.to_string()) }.into(),
+        error => return error.into(),
+    };
+    OpsError::Configuration(vec![problem]).into()
+}

@@ -1,0 +1,172 @@
+//! The record of one key: what it says, and what an operator can make of it.
+//!
+//! Owns which record is meant, and what to answer whoever may not write it. What is written is in `guard/amend.rs`. Writing
+//! takes two steps, so that somebody can look in between: a plan, and then [`Ops::amend`], which writes nothing if the
+//! record is no longer the one that the plan was made of.
+
+use std::time::Duration;
+
+use super::{Ops, OpsError};
+use crate::{
+    config::{GuardMode, Problem, QueueConfig},
+    guard::{Amend, FinishedSteps, GuardError, Operator, Owner, Pk, Record, StepWord, Written},
+    key::{self, Key},
+};
+
+/// Looking at records and amending them.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use leasehold::{Config, HandlerResult, JobContext, Key, Raw, guard::FinishedSteps, handler, ops::Ops, testing::TestBed};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let bed = TestBed::new(&["payments"]);
+/// let vars = [("LEASEHOLD_QUEUES", "payments"), ("LEASEHOLD_KEY", "/id")];
+/// let run = async || {
+///     bed.send("payments", r#"{"id":"p1"}"#);
+///     let worker = bed.worker(&vars).queue("payments", handler(async |_: &Raw, _: &JobContext| Ok(())));
+///     worker.run(bed.until_idle()).await
+/// };
+/// assert_eq!(run().await?.done, 1);
+/// assert_eq!(run().await?.suppressed, 1); // done before
+///
+/// let config = Config::from_vars(vars.map(|(name, value)| (name.into(), value.into()))).map_err(|_| "settings")?.0;
+/// let clock = bed.broker.clock().clone();
+/// let ops = Ops::with_adapters(config, Arc::new(bed.broker.clone()), Arc::new(bed.guard.clone()), clock);
+/// let record = ops.record(&ops.pk("payments", &Key::from("p1"))?).await?.ok_or("no record")?;
+/// let amend = ops.reset(&record, FinishedSteps::Keep, "ann@laptop")?;
+/// ops.amend(&amend).await?; // fails if the record is another by now
+/// assert_eq!(run().await?.done, 1); // once more
+/// # Ok(())
+/// # }
+/// ```
+impl Ops {
+    /// The primary key of a key in a queue, by the queue's name in the configuration.
+    ///
+    /// # Errors
+    /// [`OpsError::Configuration`] for an unknown queue or no key, [`OpsError::Unguarded`] where there are no records.
+    pub fn pk(&self, queue: &str, key: &Key) -> Result<Pk, OpsError> {
+        let QueueConfig { guard, operation, .. } = self.queue(queue)?;
+        if *guard == GuardMode::None {
+            return Err(OpsError::Unguarded { queue: queue.to_owned() });
+        }
+        key::pk(self.config.namespace.as_deref(), operation, key, self.config.key_hash).ok_or_else(|| {
+            let problem = Problem::new("the key is empty, and no message has such a key", "a key as messages have it");
+            OpsError::Configuration(vec![problem])
+        })
+    }
+
+    /// The queues of the configuration whose keys have such a primary key, by their names there: several where they share
+    /// an operation.
+    pub fn queues_of(&self, pk: &Pk) -> impl Iterator<Item = &str> {
+        let namespace = self.config.namespace.as_deref();
+        let is_its = move |queue: &QueueConfig| key::belongs(pk, namespace, &queue.operation);
+        self.config.queues.iter().filter(move |(_, queue)| is_its(queue)).map(|(name, _)| name.as_str())
+    }
+
+    /// What the record says, strongly consistent; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`OpsError::Guard`].
+    pub async fn record(&self, pk: &Pk) -> Result<Option<Record>, OpsError> {
+        self.guard.read(pk).await.map_err(|error| self.guard_error(error))
+    }
+
+    /// A plan: the work may run again with the next message of its key, as if nothing had been tried, and whatever that
+    /// message's payload is. Makes no message.
+    ///
+    /// # Errors
+    /// [`OpsError::Held`] while a worker runs it.
+    pub fn reset(&self, seen: &Record, steps: FinishedSteps, by: &str) -> Result<Amend, OpsError> {
+        self.not_held(seen)?;
+        Ok(Amend::reset(seen, steps, &self.operator(by)))
+    }
+
+    /// A plan: how a step ended is known now. The way out for a step that is in doubt (rule S2).
+    ///
+    /// # Errors
+    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Step`] where the word would change nothing, or where the name
+    /// or the result can be none.
+    pub fn step(&self, seen: &Record, name: &str, word: &StepWord, by: &str) -> Result<Amend, OpsError> {
+        self.not_held(seen)?;
+        let refused = |why: String| Err(OpsError::Step { name: name.to_owned(), why });
+        if name.is_empty() {
+            return refused("has no name".into());
+        }
+        if let StepWord::Done(result) = word
+            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(result)
+        {
+            return refused(format!("would have a result that is no JSON: {error}"));
+        }
+        if let Some(amend) = Amend::step(seen, name, word, &self.operator(by)) {
+            return Ok(amend);
+        }
+        match (seen.steps.get(name), word) {
+            (Some(_), StepWord::Done(_)) => refused("is done already, with a result".into()),
+            (Some(_), StepWord::Again) => refused("is undone, and runs again anyway".into()),
+            (None, _) if seen.steps.is_empty() => refused("is not there, nor is any: it runs anyway".into()),
+            (None, _) => {
+                let known: Vec<_> = seen.steps.keys().map(|name| format!("{name:?}")).collect();
+                refused(format!("is not there, and runs anyway; there is {}", known.join(", ")))
+            }
+        }
+    }
+
+    /// A plan: the work took effect, by hand, so that messages of the key are deleted without a run. `ttl` is for how long
+    /// that is remembered; `None` is the `DONE_TTL` of the queue. `queue` is the one that a new record tells of.
+    ///
+    /// # Errors
+    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Configuration`] for an unknown queue.
+    pub fn done(
+        &self,
+        queue: &str,
+        pk: &Pk,
+        seen: Option<&Record>,
+        ttl: Option<Duration>,
+        by: &str,
+    ) -> Result<Amend, OpsError> {
+        seen.map_or(Ok(()), |seen| self.not_held(seen))?;
+        let ttl = ttl.map_or_else(|| self.queue(queue).map(|queue| queue.done_ttl), Ok)?;
+        let by = self.operator(by);
+        Ok(Amend::done(pk, seen, queue, (by.now + ttl).seconds(), &by))
+    }
+
+    /// Writes what was planned, if the record is still exactly the one that it was made of.
+    ///
+    /// # Errors
+    /// [`OpsError::Changed`] if it is another by now, and nothing is written; [`OpsError::Guard`], after which a transient
+    /// one may have been written: look at the record, or write the same plan again.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have been written.
+    pub async fn amend(&self, amend: &Amend) -> Result<(), OpsError> {
+        let answer = match self.guard.amend(amend).await {
+            // It may have been made: the same write again tells (rule G3).
+            Err(GuardError::NoAnswer(_) | GuardError::Unavailable(_)) => self.guard.amend(amend).await,
+            answer => answer,
+        };
+        match answer.map_err(|error| self.guard_error(error))? {
+            Written::Applied => Ok(()),
+            Written::Refused(now) => Err(OpsError::Changed { now }),
+        }
+    }
+
+    fn operator(&self, by: &str) -> Operator {
+        Operator { owner: Owner(self.clock.token()), now: self.clock.wall(), name: by.to_owned() }
+    }
+
+    fn not_held(&self, seen: &Record) -> Result<(), OpsError> {
+        let now = self.clock.wall();
+        match seen.held_until(self.config.clock_skew).filter(|until| *until > now) {
+            None => Ok(()),
+            Some(until) => Err(OpsError::Held { worker: seen.source.worker.clone(), until, left: until.since(now) }),
+        }
+    }
+
+    fn guard_error(&self, error: GuardError) -> OpsError {
+        OpsError::Guard { table: self.config.table.clone(), error }
+    }
+}
+
+#[cfg(test)]
+mod tests;
