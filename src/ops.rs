@@ -4,6 +4,8 @@
 //! given: a configuration, and where queues and records are. Asks AWS only when it is called, and changes nothing that its
 //! caller did not ask it to.
 
+pub mod doctor;
+
 use std::{fmt, sync::Arc};
 
 use crate::{
