@@ -5,9 +5,11 @@ use std::fmt::Write;
 
 use leasehold::config::{SETTINGS, Scope, Setting};
 
+pub(crate) use doctor::doctor;
 pub(crate) use pause::{pause, resume};
 pub(crate) use run::run;
 
+mod doctor;
 mod pause;
 mod run;
 
@@ -79,7 +81,8 @@ mod tests {
     #[test]
     fn tables_and_lines_to_copy_fit_a_terminal_and_so_are_never_wrapped() {
         let texts = [NEWCOMERS, EXIT_CODES, crate::config::HELP, crate::health::HELP, crate::send::HELP];
-        let texts = texts.into_iter().map(str::to_owned).chain([pause(), resume()]).chain(run::by_hand());
+        let texts =
+            texts.into_iter().map(str::to_owned).chain([pause(), resume(), doctor::by_hand()]).chain(run::by_hand());
         #[cfg(feature = "demo")]
         let texts = texts.chain([crate::dev::HELP.to_owned()]);
         for text in texts {

@@ -21,6 +21,7 @@ mod config;
 mod demo;
 #[cfg(feature = "demo")]
 mod dev;
+mod doctor;
 mod handlers;
 mod health;
 mod help;
@@ -46,6 +47,8 @@ enum Command {
     Pause(pause::PauseArgs),
     #[command(after_long_help = help::resume())]
     Resume(pause::ResumeArgs),
+    #[command(after_long_help = help::doctor())]
+    Doctor(doctor::Args),
     #[command(after_long_help = config::HELP)]
     Config(config::Args),
     #[command(after_long_help = send::HELP)]
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
             Command::Run(args) => run::run(args).await,
             Command::Pause(args) => pause::pause(args).await,
             Command::Resume(args) => pause::resume(args).await,
+            Command::Doctor(args) => doctor::run(args).await,
             Command::Config(args) => config::run(&args),
             Command::Send(args) => send::run(*args).await,
             Command::Health(args) => health::run(args).await,
