@@ -15,6 +15,7 @@ use crate::{
 };
 
 pub mod dead_letters;
+pub mod doctor;
 mod records;
 
 /// Tools on the queues and the table of one configuration.

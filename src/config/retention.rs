@@ -37,6 +37,11 @@ pub(crate) fn too_short(name: &str, queue: &QueueConfig, retention: Duration) ->
     Some(Problem::new(what, mend))
 }
 
+/// Whether the waits alone take more than half of it: runs, holds and a backlog take the rest.
+pub(crate) fn is_tight(queue: &QueueConfig, retention: Duration) -> bool {
+    queue.backoff.together(queue.max_attempts).saturating_mul(2) > retention
+}
+
 /// A retention that leaves room for a queue's attempts; `None` if SQS has none that long.
 pub(crate) fn enough(queue: &QueueConfig) -> Option<Duration> {
     let enough = queue.backoff.together(queue.max_attempts).saturating_mul(2).max(USUAL_RETENTION);

@@ -22,28 +22,30 @@ pub(crate) fn creation(table: &str) -> String {
 
 /// What is wrong with a table.
 pub(crate) fn problems(table: &str, facts: &TableFacts) -> Vec<Problem> {
-    let mut problems = Vec::new();
+    [unfit_key(table, facts), other_ttl(table, facts)].into_iter().flatten().collect()
+}
+
+/// A key that is not that of records.
+pub(crate) fn unfit_key(table: &str, facts: &TableFacts) -> Option<Problem> {
     let key = &facts.key;
-    if key.hash != KEY || !key.is_string || key.range.is_some() {
-        let range = key.range.as_ref().map(|range| format!(" and a sort key {range:?}")).unwrap_or_default();
-        let kind = if key.is_string { "a string" } else { "not a string" };
-        problems.push(Problem::new(
-            format!(
-                "the table {table:?} has the key {:?} ({kind}){range}; it must be {KEY:?}, a string, alone",
-                key.hash
-            ),
-            "LEASEHOLD_TABLE=leasehold-guard # and make that, as infra/queue.yaml does",
-        ));
+    if key.hash == KEY && key.is_string && key.range.is_none() {
+        return None;
     }
-    if let Ok(Some(attribute)) = &facts.ttl
-        && attribute != TTL
-    {
-        problems.push(Problem::new(
-            format!("TTL of the table {table:?} reads {attribute:?}; it must read {TTL:?}, or records are never swept"),
-            ttl(table),
-        ));
-    }
-    problems
+    let range = key.range.as_ref().map(|range| format!(" and a sort key {range:?}")).unwrap_or_default();
+    let kind = if key.is_string { "a string" } else { "not a string" };
+    Some(Problem::new(
+        format!("the table {table:?} has the key {:?} ({kind}){range}; it must be {KEY:?}, a string, alone", key.hash),
+        "LEASEHOLD_TABLE=leasehold-guard # and make that, as infra/queue.yaml does",
+    ))
+}
+
+/// A TTL that reads another attribute than that of records.
+pub(crate) fn other_ttl(table: &str, facts: &TableFacts) -> Option<Problem> {
+    let attribute = facts.ttl.as_ref().ok()?.as_ref().filter(|attribute| *attribute != TTL)?;
+    Some(Problem::new(
+        format!("TTL of the table {table:?} reads {attribute:?}; it must read {TTL:?}, or records are never swept"),
+        ttl(table),
+    ))
 }
 
 /// What is probably not meant so of a table.

@@ -12,6 +12,7 @@ mod crash;
 mod credentials;
 mod demo;
 mod dev;
+mod doctor;
 mod freeze;
 mod full_disk;
 mod guard_command;

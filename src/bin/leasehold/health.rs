@@ -65,22 +65,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => reachable(configured()?).to_string(),
     };
     let url = format!("http://{address}/{}", if args.live { "live" } else { "ready" });
-    // A proxy of the environment is for elsewhere, and a redirect is no answer.
-    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
-    let answer = async {
-        let mut response = client.build()?.get(&url).send().await?;
-        let mut body = Vec::new();
-        while let Some(part) = response.chunk().await? {
-            body.extend_from_slice(&part);
-            if body.len() > SHOWN {
-                break;
-            }
-        }
-        reqwest::Result::Ok((response.status(), body))
-    };
-    match answer.await {
-        Ok((status, body)) => {
-            let text = String::from_utf8_lossy(&body);
+    match answer(&url).await {
+        Ok((status, text)) => {
             let text = if text.trim().is_empty() { status.to_string() } else { text.trim_end().to_owned() };
             if !is_of_a_worker(&text) {
                 let told = format!("what answers at {url} is no worker ({status}): {}", on_one_line(&text));
@@ -95,6 +81,27 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Err(Ended { code: exit::UNAVAILABLE, told }.into())
         }
     }
+}
+
+/// Status and body. A proxy of the environment is for elsewhere, and a redirect is no answer.
+async fn answer(url: &str) -> reqwest::Result<(reqwest::StatusCode, String)> {
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
+    let mut response = client.build()?.get(url).send().await?;
+    let mut body = Vec::new();
+    while let Some(part) = response.chunk().await? {
+        body.extend_from_slice(&part);
+        if body.len() > SHOWN {
+            break;
+        }
+    }
+    Ok((response.status(), String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// What the worker at the address of the environment says of itself; `None` where there is none that answers.
+pub(crate) async fn of_running_worker() -> Option<String> {
+    let address = reachable(configured().ok()?);
+    let (_, text) = answer(&format!("http://{address}/ready")).await.ok()?;
+    is_of_a_worker(&text).then_some(text)
 }
 
 /// An object that names the worker's phase. It may have been cut off.

@@ -21,6 +21,7 @@ mod config;
 mod demo;
 #[cfg(feature = "demo")]
 mod dev;
+mod doctor;
 mod guard;
 mod handlers;
 mod health;
@@ -48,6 +49,8 @@ enum Command {
     Pause(pause::PauseArgs),
     #[command(after_long_help = help::resume())]
     Resume(pause::ResumeArgs),
+    #[command(after_long_help = help::doctor())]
+    Doctor(doctor::Args),
     #[command(after_long_help = help::guard())]
     Guard(Box<guard::Args>),
     #[command(after_long_help = config::HELP)]
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
             Command::Run(args) => run::run(args).await,
             Command::Pause(args) => pause::pause(args).await,
             Command::Resume(args) => pause::resume(args).await,
+            Command::Doctor(args) => doctor::run(args).await,
             Command::Guard(args) => guard::run(*args).await,
             Command::Config(args) => config::run(&args),
             Command::Send(args) => send::run(*args).await,
