@@ -129,6 +129,18 @@ impl DeadLetters {
         self.dead.name()
     }
 
+    /// The dead-letter queue's ARN.
+    #[must_use]
+    pub fn arn(&self) -> &str {
+        &self.dead.facts.arn
+    }
+
+    /// What would become of a letter if it were put back now, without force.
+    #[must_use]
+    pub fn fate(&self, letter: &Letter) -> Fate {
+        letter.fate(self, false, self.clock.wall())
+    }
+
     /// Whether it is a FIFO queue, in which what is behind another message of its group cannot be looked at before that is
     /// gone.
     #[must_use]

@@ -12,6 +12,7 @@ mod crash;
 mod credentials;
 mod demo;
 mod dev;
+mod dlq;
 mod doctor;
 mod freeze;
 mod full_disk;

@@ -5,11 +5,13 @@ use std::fmt::Write;
 
 use leasehold::config::{SETTINGS, Scope, Setting};
 
+pub(crate) use dlq::{dlq_ls, dlq_peek, dlq_purge, dlq_redrive};
 pub(crate) use doctor::doctor;
 pub(crate) use guard::{guard, guard_done, guard_get, guard_reset};
 pub(crate) use pause::{pause, resume};
 pub(crate) use run::run;
 
+mod dlq;
 mod doctor;
 mod guard;
 mod pause;
@@ -87,7 +89,7 @@ mod tests {
             .into_iter()
             .map(str::to_owned)
             .chain([pause(), resume(), guard(), guard_get(), guard_reset(), guard_done()])
-            .chain([doctor::by_hand()])
+            .chain([dlq_ls(), dlq_peek(), dlq_redrive(), dlq_purge(), doctor::by_hand()])
             .chain(run::by_hand());
         #[cfg(feature = "demo")]
         let texts = texts.chain([crate::dev::HELP.to_owned()]);

@@ -21,6 +21,7 @@ mod config;
 mod demo;
 #[cfg(feature = "demo")]
 mod dev;
+mod dlq;
 mod doctor;
 mod guard;
 mod handlers;
@@ -51,6 +52,7 @@ enum Command {
     Resume(pause::ResumeArgs),
     #[command(after_long_help = help::doctor())]
     Doctor(doctor::Args),
+    Dlq(Box<dlq::Args>),
     #[command(after_long_help = help::guard())]
     Guard(Box<guard::Args>),
     #[command(after_long_help = config::HELP)]
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
             Command::Pause(args) => pause::pause(args).await,
             Command::Resume(args) => pause::resume(args).await,
             Command::Doctor(args) => doctor::run(args).await,
+            Command::Dlq(args) => dlq::run(*args).await,
             Command::Guard(args) => guard::run(*args).await,
             Command::Config(args) => config::run(&args),
             Command::Send(args) => send::run(*args).await,

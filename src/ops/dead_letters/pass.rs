@@ -15,7 +15,10 @@ use crate::{
     queue::{QueueError, Received},
 };
 
-use super::{DeadLetters, Fate, Letter, OpsError, Outcome, Put, Reading, Redrive, Redriven};
+use super::{
+    DeadLetters, Fate, Letter, OpsError, Outcome, Put, Reading, Redrive, Redriven,
+    redrive::{FAILED, NOT_DELETED},
+};
 
 /// A letter and the right to delete it.
 struct Held {
@@ -73,6 +76,7 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
         let mut reading = Reading::begin(self.letters).await?;
         let outcome = self.all(act, &mut reading).await;
         reading.give_back().await;
+        self.redriven.is_stopped = self.stop.is_cancelled();
         outcome.map(|()| self.redriven)
     }
 
@@ -108,7 +112,7 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
                 continue;
             }
             self.meant += 1;
-            let fate = match letter.fate(self.letters, false, self.letters.clock.wall()) {
+            let fate = match letter.fate(self.letters, self.ask.force_rerun_by.is_some(), self.letters.clock.wall()) {
                 Fate::IsOfOthers => Fate::IsOfOthers,
                 _ if act == Act::Delete => Fate::IsDone,
                 fate => fate,
@@ -130,10 +134,10 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
             self.keep_to_the_rate().await;
             let mut some: Vec<Held> = meant.by_ref().take(together).collect();
             some.iter_mut().for_each(|held| self.find_copy(held));
-            let (letters, dry_run, blocked) = (self.letters, self.ask.dry_run, &self.blocked);
+            let (letters, ask, blocked) = (self.letters, self.ask, &self.blocked);
             let outcomes = some.iter().map(|held| async move {
                 let is_blocked = held.group(letters).is_some_and(|group| blocked.contains(group));
-                if is_blocked { Outcome::Stays } else { held.settle(letters, act, dry_run).await }
+                if is_blocked { Outcome::Stays } else { held.settle(letters, act, ask).await }
             });
             let outcomes = join_all(outcomes).await;
             for (held, outcome) in some.into_iter().zip(outcomes) {
@@ -178,8 +182,8 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
                 return Ok(());
             }
             Outcome::Stays => *self.redriven.stay.entry(held.fate.word()).or_default() += 1,
-            Outcome::SentAndStays(_) => *self.redriven.stay.entry("sent, and not deleted").or_default() += 1,
-            Outcome::Failed(_) => *self.redriven.stay.entry("failed").or_default() += 1,
+            Outcome::SentAndStays(_) => *self.redriven.stay.entry(NOT_DELETED).or_default() += 1,
+            Outcome::Failed(_) => *self.redriven.stay.entry(FAILED).or_default() += 1,
         }
         self.blocked.extend(held.group(self.letters).map(str::to_owned));
         match put.outcome {
@@ -201,14 +205,20 @@ impl Held {
         self.letter.message.group.as_deref().filter(|_| letters.is_fifo())
     }
 
-    async fn settle(&self, letters: &DeadLetters, act: Act, dry_run: bool) -> Outcome {
+    async fn settle(&self, letters: &DeadLetters, act: Act, ask: &Redrive) -> Outcome {
         match self.fate {
             Fate::IsOfOthers => return Outcome::Stays,
             Fate::KeyIsLost if act == Act::PutBack => return Outcome::Stays,
-            _ if dry_run => return Outcome::Done,
+            _ if ask.dry_run => return Outcome::Done,
             _ => {}
         }
         let is_sent = act == Act::PutBack && !matches!(self.fate, Fate::IsDone | Fate::IsCopy);
+        let by = ask.force_rerun_by.as_deref().filter(|_| self.fate == Fate::IsForced);
+        if let Some(by) = by
+            && let Err(error) = letters.reset(&self.letter, by).await
+        {
+            return Outcome::Failed(error);
+        }
         if is_sent && let Err(error) = letters.send_back(&self.letter).await {
             return Outcome::Failed(letters.source.failed(error));
         }

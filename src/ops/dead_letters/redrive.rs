@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Millis,
     config::{KeySource, Rate},
-    guard::Failure,
+    guard::{Amend, Failure, FinishedSteps, Operator, Owner, Written},
     message::Note,
     queue::{Outgoing, QueueError},
     settle::dead_letter::pack,
@@ -44,7 +44,9 @@ impl Choice {
         *self == Self::default()
     }
 
-    pub(super) fn takes(&self, letter: &Letter, now: Millis) -> bool {
+    /// Whether a letter is meant, its number apart.
+    #[must_use]
+    pub fn takes(&self, letter: &Letter, now: Millis) -> bool {
         let is_one_of = |names: &[String], name: Option<&str>| {
             names.is_empty() || name.is_some_and(|name| names.iter().any(|one| one == name))
         };
@@ -62,6 +64,9 @@ pub struct Redrive {
     pub choice: Choice,
     /// How many in a second; `None` is as fast as it goes.
     pub rate: Option<Rate>,
+    /// Work that is done runs once more, all of its steps included, by this person's word (`ann@laptop`): its record is
+    /// reset just before.
+    pub force_rerun_by: Option<String>,
     /// Changes nothing, and tells what would become of each.
     pub dry_run: bool,
 }
@@ -104,7 +109,21 @@ pub struct Redriven {
     pub others: u64,
     /// Whether the end of the queue was reached, and not a limit or a stop.
     pub is_all: bool,
+    /// Whether it was told to stop.
+    pub is_stopped: bool,
 }
+
+impl Redriven {
+    /// Whether it went to its end, and everything that is still there was meant to stay.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        !self.is_stopped && ![FAILED, NOT_DELETED].iter().any(|trouble| self.stay.contains_key(trouble))
+    }
+}
+
+/// What is counted of letters that could not be sent, and of those that were and are still here.
+pub(super) const FAILED: &str = "failed";
+pub(super) const NOT_DELETED: &str = "sent, and not deleted";
 
 impl DeadLetters {
     /// Puts letters back into their queue, one by one, and tells of each. Safe to break off, and to do again: work that is
@@ -135,6 +154,18 @@ impl DeadLetters {
         tell: impl FnMut(&Put<'_>),
     ) -> Result<Redriven, OpsError> {
         Pass::new(self, ask, stop, tell).run(Act::Delete).await
+    }
+
+    /// Lets work that is done run again: by its record, and only if that still is the one that was looked at.
+    pub(super) async fn reset(&self, letter: &Letter, by: &str) -> Result<(), OpsError> {
+        let (Some(guard), Some(record)) = (&self.guard, letter.record()) else { return Ok(()) };
+        let operator = Operator { owner: Owner(self.clock.token()), now: self.clock.wall(), name: by.to_owned() };
+        let amend = Amend::reset(record, FinishedSteps::Repeat, &operator);
+        let failed = |error| OpsError::Guard { table: self.table.clone(), error };
+        match guard.amend(&amend).await.map_err(failed)? {
+            Written::Applied => Ok(()),
+            Written::Refused(now) => Err(OpsError::Changed { now }),
+        }
     }
 
     /// Sends a letter back to where it came from, with what the failure noted: by that its record is found again.

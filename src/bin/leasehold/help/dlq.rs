@@ -1,0 +1,155 @@
+//! What `leasehold dlq --help` and its commands say below the options.
+//!
+//! Says nothing that is not so elsewhere: what becomes of a message is in `leasehold::ops::dead_letters`.
+
+const LS: &str = "\
+Examples:
+  What is dead, in all queues of LEASEHOLD_QUEUES:
+
+    leasehold dlq ls
+
+  With nothing configured, by the queue's name in SQS:
+
+    leasehold dlq ls payments-production
+
+  The reasons of one queue, for a script:
+
+    leasehold dlq ls payments --json | jq -r '.groups[] | .code, .messages'
+
+Columns:
+  REASON    the reason code; moved_by_sqs is what SQS moved after
+            maxReceiveCount receives, unexplained what came from elsewhere
+  MESSAGES  how many there are
+  FAILURES  how many failures they are copies of
+  DIED      since when; of what SQS moved it is known only when it was sent
+  RECORDS   what the guard's records of their keys say: DEAD as it should be,
+            DONE where the work was done since, RUNNING or RELEASED where SQS
+            moved a message that a worker had, or that waited";
+
+const LS_JSON: &str = "\
+JSON, one object a line:
+  dead_letter_queue, arn, queues   which, and of which queues
+  depth        visible, in_flight, delayed: SQS's estimate
+  looked_at    messages that were looked at; is_all: no others were there
+  oldest       when the oldest died, in milliseconds since 1970
+  groups       code, messages, failures, oldest, newest, records, says, pk";
+
+const PEEK: &str = "\
+Examples:
+  leasehold dlq peek payments
+  leasehold dlq peek payments --reason http_422 --limit 3 --full
+  leasehold dlq peek payments --key order-17
+
+  Mend a payload: send what it should have been, which begins anew, and let the
+  next redrive clean the old one away:
+
+    leasehold dlq peek payments --key order-17 --json |
+      jq -c '.body | fromjson | .amount = 500' |
+      leasehold send payments
+
+  Who is looked at is hidden from other commands meanwhile, for two minutes at
+  the most if this one is killed.";
+
+const PEEK_JSON: &str = "\
+JSON, one object a line:
+  code, says, failure_id     why it is dead
+  died_at, age_seconds       since when
+  note                       all that its worker noted; null for what SQS moved
+  moved_by_sqs_from          the ARN of the queue that SQS moved it from
+  pk, record, finished_steps what the guard knows
+  put_back                   runs_again, goes_back, is_done, key_is_lost or
+                             is_of_others: what a redrive would do
+  message_id, group, receive_count, attributes, body";
+
+const REDRIVE: &str = "\
+Examples:
+  All of them, which SQS does by itself:
+
+    leasehold dlq redrive payments --rate 50
+
+  After the handler is mended, those of one reason; first what would happen:
+
+    leasehold dlq redrive payments --reason card_declined --dry-run
+    leasehold dlq redrive payments --reason card_declined
+
+  One piece of work:
+
+    leasehold dlq redrive payments --key order-17";
+
+const REDRIVE_NOTES: &str = "\
+What becomes of each message, one by one:
+  runs again   it goes back to its queue and begins anew: no failure counts, any
+               payload passes, finished steps are not repeated
+  goes back    the same, and its record, which somebody holds or could not be
+               read, says whether it runs
+  was done     its work is done by now: it is deleted here, and does not run
+  was a copy   another copy of the same failure goes back: it is deleted here
+  its key is lost
+               it stays: its key was its deduplication id, which SQS replaces in
+               the dead-letter queue, and its failure noted no key. Put back it
+               would be other work. Send it anew
+  came from another queue
+               it stays: several queues share the dead-letter queue
+
+  Work that dies again meanwhile is left for the next time. Messages of a FIFO
+  group go back in order, and none ahead of one that could not be sent.
+
+  Stop it with Ctrl-C at any time, or lose it, and do the same again: what was
+  sent and not deleted yet is found as done or as a copy. Without a guard
+  (GUARD=none) such a message can run twice.
+
+  SQS's own task (StartMessageMoveTask) is used for all at once, with this queue
+  as its destination. It goes on if this command is killed; the same command
+  watches it again. It moves what was done too, which a worker then deletes. It
+  is not used where it would change keys (KEY=message-id, dedup-id), where
+  DEAD_LETTER names a queue of your own, and where the endpoint has none.";
+
+const PURGE: &str = "\
+Examples:
+  leasehold dlq purge payments --reason malformed --dry-run
+  leasehold dlq purge payments --reason malformed
+  leasehold dlq purge payments --older-than 7d --yes
+
+  Nothing is sent anywhere. To have work counted as done instead, say so of its
+  record: leasehold guard done payments order-17";
+
+const PUT_JSON: &str = "\
+JSON, one object a line:
+  message_id, pk, code     which
+  fate                     runs_again, goes_back, is_done, is_forced, is_copy,
+                           key_is_lost, is_of_others
+  outcome, error           done, stays, sent_and_stays or failed, and why
+  At the end: done and stay (counts by what became of them), others, is_all,
+  is_stopped. Of a task of SQS: status, moved, of, failure.";
+
+const ENVIRONMENT: &str = "\
+Environment:
+  LEASEHOLD_QUEUES, LEASEHOLD_TABLE, LEASEHOLD_NAMESPACE and the settings of
+  each queue as for `leasehold run`: KEY, OPERATION, ENVELOPE and FINGERPRINT
+  say which record a message has. AWS's own. Needs OperatorPolicy in
+  infra/queue.yaml.";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   all that was meant is done, or shown
+  64  the command line is wrong, or there is no terminal to ask on
+  69  AWS does not answer; the same again goes on
+  78  there is no such queue, it has no dead-letter queue, or no access to it;
+      with a line that mends it
+  1   some could not be put back, it was stopped or declined, or anything else";
+
+pub(crate) fn dlq_ls() -> String {
+    [LS, LS_JSON, ENVIRONMENT, EXIT_CODES].join("\n\n")
+}
+
+pub(crate) fn dlq_peek() -> String {
+    [PEEK, PEEK_JSON, ENVIRONMENT, EXIT_CODES].join("\n\n")
+}
+
+pub(crate) fn dlq_redrive() -> String {
+    [REDRIVE, REDRIVE_NOTES, PUT_JSON, ENVIRONMENT, EXIT_CODES].join("\n\n")
+}
+
+pub(crate) fn dlq_purge() -> String {
+    [PURGE, PUT_JSON, ENVIRONMENT, EXIT_CODES].join("\n\n")
+}
