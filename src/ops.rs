@@ -144,6 +144,13 @@ pub enum OpsError {
         /// What it says now; `None` if it is gone.
         now: Option<Box<Record>>,
     },
+    /// The record was done or dead and has expired: it counts as none (rule G4), and the next message runs the work from its
+    /// beginning. Nothing was written.
+    #[error("the record expired {} and counts as none: the next message runs the work from its beginning", .at.utc())]
+    Expired {
+        /// When.
+        at: Millis,
+    },
     /// A word on a step would change nothing, or cannot be recorded. Nothing was written.
     #[error("the step {name:?} {why}")]
     Step {
@@ -169,7 +176,11 @@ impl OpsError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Configuration(_) | Self::Changed { .. } | Self::Step { .. } | Self::Unguarded { .. } => false,
+            Self::Configuration(_)
+            | Self::Changed { .. }
+            | Self::Expired { .. }
+            | Self::Step { .. }
+            | Self::Unguarded { .. } => false,
             Self::Held { .. } => true,
             Self::Queue { error, .. } => error.is_transient(),
             Self::Guard { error, .. } => error.is_transient(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{Ops, OpsError};
 use crate::{
+    clock::Millis,
     config::{GuardMode, Problem, QueueConfig},
     guard::{Amend, FinishedSteps, GuardError, Operator, Owner, Pk, Record, StepWord, Written},
     key::{self, Key},
@@ -76,8 +77,9 @@ impl Ops {
     /// message's payload is. Makes no message.
     ///
     /// # Errors
-    /// [`OpsError::Held`] while a worker runs it.
+    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Expired`] where it runs again anyway.
     pub fn reset(&self, seen: &Record, steps: FinishedSteps, by: &str) -> Result<Amend, OpsError> {
+        self.lasts(seen)?;
         self.not_held(seen)?;
         Ok(Amend::reset(seen, steps, &self.operator(by)))
     }
@@ -85,9 +87,10 @@ impl Ops {
     /// A plan: how a step ended is known now. The way out for a step that is in doubt (rule S2).
     ///
     /// # Errors
-    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Step`] where the word would change nothing, or where the name
+    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Expired`], [`OpsError::Step`] where the word would change nothing, or where the name
     /// or the result can be none.
     pub fn step(&self, seen: &Record, name: &str, word: &StepWord, by: &str) -> Result<Amend, OpsError> {
+        self.lasts(seen)?;
         self.not_held(seen)?;
         let refused = |why: String| Err(OpsError::Step { name: name.to_owned(), why });
         if name.is_empty() {
@@ -153,6 +156,12 @@ impl Ops {
 
     fn operator(&self, by: &str) -> Operator {
         Operator { owner: Owner(self.clock.token()), now: self.clock.wall(), name: by.to_owned() }
+    }
+
+    /// What no worker heeds any more would only mislead: its steps are of work that is forgotten.
+    fn lasts(&self, seen: &Record) -> Result<(), OpsError> {
+        let at = Millis(seen.expires_at.0.saturating_mul(1000));
+        if seen.is_expired(self.clock.wall()) { Err(OpsError::Expired { at }) } else { Ok(()) }
     }
 
     fn not_held(&self, seen: &Record) -> Result<(), OpsError> {

@@ -222,7 +222,7 @@ async fn g4_what_a_worker_runs_is_left_to_it() {
     ] {
         let ended = ends(&settings, line).await;
         assert!(told(&ended, 1).contains("running since"), "{:?}", ended.log);
-        assert!(ended.stderr.contains(r#"held by the worker "w1" until "#), "{}", ended.stderr);
+        assert!(ended.stderr.contains("held by worker w1 until "), "{}", ended.stderr);
         assert!(ended.stderr.contains("stop that worker"), "{}", ended.stderr);
     }
     assert_eq!(record(&bench, "jobs#p1").await, Some(running));

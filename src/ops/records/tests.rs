@@ -104,6 +104,22 @@ async fn done_by_hand_is_remembered_as_long_as_the_queue_says_or_somebody_does()
 }
 
 #[tokio::test(start_paused = true)]
+async fn g4_what_has_expired_counts_as_no_record_and_is_not_brought_back() {
+    let stage = payments();
+    let mut record = Record { status: Status::Done, ..stage.lapsed() };
+    record.expires_at = stage.ops.clock.wall().seconds();
+    let done = StepWord::Done("1".into());
+    for refused in
+        [stage.ops.reset(&record, FinishedSteps::Keep, "ann"), stage.ops.step(&record, "charge", &done, "ann")]
+    {
+        assert!(matches!(refused, Err(OpsError::Expired { at }) if at == stage.ops.clock.wall()), "{refused:?}");
+    }
+    stage.ops.done("payments", &record.pk, Some(&record), None, "ann").unwrap();
+    record.expires_at.0 += 1;
+    stage.ops.reset(&record, FinishedSteps::Keep, "ann").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_changed_meanwhile_is_shown_and_left_alone() {
     let stage = payments();
     let record = stage.lapsed();

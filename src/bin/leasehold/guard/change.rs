@@ -2,19 +2,21 @@
 //!
 //! Relies on the library to write nothing if the record is no longer the one that was shown.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use leasehold::{
     Problem,
+    clock::Millis,
     guard::{Amend, GuardError, Record},
     ops::{Ops, OpsError},
+    queue::LONGEST_VISIBILITY,
 };
 use serde_json::{Value, json};
 
 use super::{Change, find::Found, print, show, view};
 use crate::{
     Ended,
-    words::{confirm, plain},
+    words::{age, confirm, plain},
 };
 
 /// Shows, asks, and writes. `means` is what follows for messages of the key.
@@ -78,6 +80,17 @@ fn end(change: &Change, json: &Value, words: &str, code: ExitCode) -> anyhow::Re
     Ok(code)
 }
 
+/// It may end well later, but for a script it is an answer and not an outage.
+fn held(worker: &str, until: Millis, left: Duration) -> Ended {
+    let (worker, until) = (plain(worker), until.utc());
+    let then = if left > LONGEST_VISIBILITY + Duration::from_secs(3600) {
+        "no lease is that long: a clock was wrong, and with the next messages a worker takes it over by itself"
+    } else {
+        "wait until then, or stop that worker"
+    };
+    Ended { code: 1, told: format!("held by worker {worker} until {until}, {} from now; {then}", age(left)) }
+}
+
 /// An error as what a person can mend, or try again.
 pub(super) fn refused(error: OpsError) -> anyhow::Error {
     let problem = match error {
@@ -91,9 +104,21 @@ pub(super) fn refused(error: OpsError) -> anyhow::Error {
                 "AWS_PROFILE=<one that may dynamodb:GetItem and PutItem on {table}; OperatorPolicy in infra/queue.yaml>"
             ),
         ),
-        // It may end well later, but for a script it is an answer and not an outage.
-        error @ OpsError::Held { .. } => return Ended { code: 1, told: plain(&error.to_string()) }.into(),
+        OpsError::Held { worker, until, left } => return held(&worker, until, left).into(),
         error => return error.into(),
     };
     OpsError::Configuration(vec![problem]).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_a_key_and_what_then_to_do_is_told_on_one_plain_line() {
+        let told = |seconds| held("w\u{1b}[2J\n", Millis(0), Duration::from_secs(seconds)).told;
+        let named = r"held by worker w\u{1b}[2J\n until 1970-01-01T00:00:00Z, ";
+        assert_eq!(told(43), format!("{named}43 s from now; wait until then, or stop that worker"));
+        assert!(told(14 * 3600).contains("14 hours from now; no lease is that long"), "{}", told(14 * 3600));
+    }
 }

@@ -108,6 +108,13 @@ pub(crate) async fn g2_a_former_owner_changes_nothing_of_an_amended_record(fixtu
         for change in every_change_by("former").into_iter().chain([copied("failure-1")]) {
             key.refuse(change).await;
         }
+        // Only a step is amended: the status is still one that an owner could go on from.
+        let key = Key::named(fixture, &format!("a step, {status:?}"));
+        let seen = bring_to(&key, "former", status).await;
+        made_of_step(&key, &seen, "mail", &StepWord::Done("1".into()), &operator("ann")).await;
+        for change in every_change_by("former") {
+            key.refuse(change).await;
+        }
     }
 }
 
