@@ -1,4 +1,6 @@
 //! `dlq ls` and `dlq peek`: looking, which changes nothing but receive counts.
+//!
+//! Owns what is shown of a look that was cut short. Nothing here is put back or deleted.
 
 use std::{
     collections::BTreeMap,

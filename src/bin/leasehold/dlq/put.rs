@@ -1,4 +1,6 @@
 //! `dlq redrive` and `dlq purge`: putting back, or deleting, with progress and an honest end.
+//!
+//! Owns the questions before, and which way all go back: SQS moves them, unless that would not be right.
 
 use std::{
     io::{self, IsTerminal, Write},
