@@ -144,8 +144,8 @@ pub struct Finding {
     pub found: String,
     /// Why it matters.
     pub why: &'static str,
-    /// A line to copy that mends it: a command of the AWS CLI, a variable, or a statement for a policy. `None` where
-    /// [`Report::create`] has the lines, or nothing is to be mended.
+    /// A line to copy that mends it: a command of the AWS CLI, a variable, or a statement for a policy. `None` where nothing
+    /// is to be mended, or [`Report::create`] alone has the lines.
     pub mend: Option<String>,
 }
 
