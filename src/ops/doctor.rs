@@ -1,7 +1,7 @@
 //! What does not fit together around a worker, why it matters, and the line that mends it.
 //!
 //! Owns what is asked and how it is told. `look` collects facts, and changes nothing; judging them is pure, in a module for
-//! each thing that is judged, by what [`fit`](crate::fit) and the settings' own checks say wherever a worker judges the
+//! each thing that is judged, by what `fit` and the settings' own checks say wherever a worker judges the
 //! same. A check that could not be made is told as such, never as passed.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -144,8 +144,8 @@ pub struct Finding {
     pub found: String,
     /// Why it matters.
     pub why: &'static str,
-    /// A line to copy that mends it: a command of the AWS CLI, a variable, or a statement for a policy. `None` where
-    /// [`Report::create`] has the lines, or nothing is to be mended.
+    /// A line to copy that mends it: a command of the AWS CLI, a variable, or a statement for a policy. `None` where nothing
+    /// is to be mended, or [`Report::create`] alone has the lines.
     pub mend: Option<String>,
 }
 

@@ -120,12 +120,10 @@ pub(super) fn looked_at(asked: &Asked<'_>, what: &str, address: &QueueAddress, l
             let mend = cli::allow("sqs:GetQueueAttributes", &resource(address, look));
             Some(COULD_NOT_LOOK.warning(subject, found, mend))
         }
-        // A queue by name can be made, which the report says how.
-        Look::Absent(problem) => {
-            let mend = (!matches!(address, QueueAddress::Name(_))).then(|| problem.mend.clone());
-            Some(QUEUE.error(subject, problem.what.clone(), mend))
+        // It may be elsewhere; and where it can be made, the report says how.
+        Look::Absent(problem) | Look::Unusable(problem) => {
+            Some(QUEUE.error(subject, problem.what.clone(), problem.mend.clone()))
         }
-        Look::Unusable(problem) => Some(QUEUE.error(subject, problem.what.clone(), problem.mend.clone())),
         Look::Away(error) => Some(UNREACHABLE.error(subject, format!("{what} ({address}): {error}"), None)),
     }
 }

@@ -125,7 +125,7 @@ const SET: &str = "aws sqs set-queue-attributes --queue-url https://sqs.eu-centr
 const PLANTS: &[Plant] = &[
     ("settings", Error, "MAX_ATTEMPTS is 0", "LEASEHOLD_JOBS_MAX_ATTEMPTS=5", |s| s.queue().max_attempts = 0),
     ("queues", Error, "LEASEHOLD_QUEUES is not set", "LEASEHOLD_QUEUES=payments", |s| s.config.queues.clear()),
-    ("queue", Error, "there is no queue jobs", "", |s| s.queues[0].1 = Err(QueueError::Missing)),
+    ("queue", Error, "there is no queue jobs", "LEASEHOLD_JOBS_URL=", |s| s.queues[0].1 = Err(QueueError::Missing)),
     ("queue", Error, "there is no queue arn:aws:sqs:eu-central-1:123456789012:jobs-dlq", "LEASEHOLD_JOBS_URL=", |s| {
         s.queues[0].2 = Err(QueueError::Missing);
     }),

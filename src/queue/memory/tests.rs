@@ -305,7 +305,11 @@ async fn what_sqs_refuses_to_send_is_refused() {
     ];
     let wrong_on_fifo = [body("x"), Outgoing { delay: delay(1), ..in_group("g", "x") }];
     let (standard, fifo) = (queue("q"), queue("q.fifo"));
+    let settings = MemoryQueueSettings { largest_message: 2, ..MemoryQueueSettings::default() };
+    let (small, too_large) = (MemoryBroker::default().create("small", settings), body("xyz"));
+    small.send(&body("xy")).await.unwrap();
     let both = wrong.iter().map(|m| (&standard, m)).chain(wrong_on_fifo.iter().map(|m| (&fifo, m)));
+    let both = both.chain([(&small, &too_large)]);
     for (queue, message) in both {
         let refused = queue.send(message).await;
         let shown = (&message.group, message.delay, message.body.len());
