@@ -150,6 +150,11 @@ impl Target {
                     sleep(pause / 2 + clock.part_of(pause / 2)).await;
                     pause = (pause * 2).min(RETRY.1);
                 }
+                // Too large, most likely: a dead-letter queue can have a lower limit than SQS. The record has the reason.
+                Err(QueueError::Refused(why)) if copy.attributes.contains_key(ATTRIBUTE) => {
+                    tracing::warn!(message_id = %message.id, why, "the copy is refused; sent without its reason");
+                    copy = Outgoing { group: copy.group, deduplication_id: copy.deduplication_id, ..bare(message) };
+                }
                 answer => return answer,
             }
         }

@@ -255,6 +255,25 @@ async fn letters_go_back_no_faster_than_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_handle_expires_while_letters_go_back_slowly() {
+    for queue in ["jobs", "jobs.fifo"] {
+        let bed = TestBed::new(&[queue]);
+        let book = Book::new();
+        let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_JOBS_NAME", queue), ("LEASEHOLD_KEY", "/id")];
+        (0..25).for_each(|n| drop(bed.send(queue, format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
+        bed.worker(&vars).queue("jobs", book.clone()).run(bed.until_idle()).await.unwrap();
+        let letters = bed.ops(&vars).unwrap().dead_letters("jobs").await.unwrap();
+        for (rate, put) in [(0.1, 12), (0.005, 13)] {
+            let choice = Choice { limit: Some(put), ..Choice::default() };
+            let ask = Redrive { choice, rate: Rate::per_second(rate), ..all() };
+            let (redriven, _) = redrive(&letters, &ask).await;
+            assert_eq!((redriven.done, redriven.stay), (counts(&[("runs again", put as u64)]), counts(&[])), "{queue}");
+        }
+        assert_eq!((bed.queue(queue).len(), bed.queue(&TestBed::dead_letter_name(queue)).len()), (25, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_choice_is_by_reason_key_age_and_number() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"old","first":["fail_for_good"]}"#);

@@ -3,7 +3,7 @@
 //! Owns the order, the rate and the counts. What is received and not settled is handed back to the reading, which gives it
 //! back at the end; dropped midway, it comes back by itself.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
@@ -11,12 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Millis,
+    config::Rate,
     message::ReceiptHandle,
-    queue::{QueueError, Received},
+    queue::{BATCH, QueueError, Received},
 };
 
 use super::{
     DeadLetters, Fate, Letter, OpsError, Outcome, Put, Reading, Redrive, Redriven,
+    reading::HIDDEN,
     redrive::{FAILED, NOT_DELETED},
 };
 
@@ -81,10 +83,9 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
     }
 
     async fn all(&mut self, act: Act, reading: &mut Reading<'_>) -> Result<(), OpsError> {
-        let limit = self.ask.choice.limit.unwrap_or(usize::MAX);
-        while self.meant < limit && !self.stop.is_cancelled() {
-            // Those that are not meant count too: a limit of one must not hide ten.
-            let received = reading.next(limit - self.meant).await;
+        while self.meant < self.limit() && !self.stop.is_cancelled() {
+            self.keep_to_the_rate().await;
+            let received = reading.next(self.at_once()).await;
             let Some(received) = received.map_err(|error| self.letters.dead.failed(error))? else {
                 self.redriven.is_all = true;
                 break;
@@ -98,6 +99,20 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
         Ok(())
     }
 
+    fn limit(&self) -> usize {
+        self.ask.choice.limit.unwrap_or(usize::MAX)
+    }
+
+    /// How many to receive at once: a limit of one hides no ten from others, unless those that are meant have to be looked
+    /// for; and no more than can be settled well before their handles expire.
+    fn at_once(&self) -> usize {
+        let limit = if self.ask.choice.is_filter() { BATCH } else { self.limit() - self.meant };
+        let in_time = self.ask.rate.map_or(BATCH, |rate| {
+            usize::try_from(HIDDEN.as_millis() / 2 / rate.interval().as_millis().max(1)).unwrap_or(BATCH)
+        });
+        limit.min(in_time).clamp(1, BATCH)
+    }
+
     /// Those that are meant with what is to become of them, and the handles of the others.
     async fn sort(&mut self, act: Act, received: Vec<Received>) -> (Vec<Held>, Vec<ReceiptHandle>) {
         let (messages, handles): (Vec<_>, Vec<_>) =
@@ -106,8 +121,9 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
         let (mut meant, mut others) = (Vec::new(), Vec::new());
         for (letter, handle) in letters.into_iter().zip(handles) {
             let is_new = letter.at().is_some_and(|at| at >= self.begun);
-            if is_new || !self.ask.choice.takes(&letter, self.letters.clock.wall()) {
-                self.redriven.others += 1;
+            let is_enough = self.meant >= self.limit();
+            if is_new || is_enough || !self.ask.choice.takes(&letter, self.letters.clock.wall()) {
+                self.redriven.others += u64::from(!is_enough);
                 others.push(handle);
                 continue;
             }
@@ -131,7 +147,6 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
                 kept.extend(meant.map(|held| held.handle));
                 return (kept, Ok(()));
             }
-            self.keep_to_the_rate().await;
             let mut some: Vec<Held> = meant.by_ref().take(together).collect();
             some.iter_mut().for_each(|held| self.find_copy(held));
             let (letters, ask, blocked) = (self.letters, self.ask, &self.blocked);
@@ -149,14 +164,24 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
                     return (kept, Err(error));
                 }
             }
+            self.next_at = Instant::now() + self.ask.rate.map_or(Duration::ZERO, Rate::interval);
+            if meant.peek().is_some() {
+                self.keep_to_the_rate().await;
+            }
         }
         (kept, Ok(()))
     }
 
     async fn keep_to_the_rate(&mut self) {
-        let Some(rate) = self.ask.rate.filter(|_| !self.ask.dry_run) else { return };
-        sleep_until(self.next_at).await;
-        self.next_at = self.next_at.max(Instant::now()) + rate.interval();
+        if self.ask.dry_run {
+            return;
+        }
+        tokio::select! {
+            // A stop does not wait for the next turn.
+            biased;
+            () = self.stop.cancelled() => {}
+            () = sleep_until(self.next_at) => {}
+        }
     }
 
     /// Of several copies of one failure the first goes back. The others are not needed even if that could not be sent, for

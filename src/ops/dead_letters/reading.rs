@@ -15,7 +15,7 @@ use super::{DeadLetters, OpsError};
 
 /// How long what is looked at stays hidden if nobody gives it back: long enough to receive thousands, short enough that a
 /// tool that is killed hides nothing from the next for long.
-const HIDDEN: Duration = Duration::from_secs(120);
+pub(super) const HIDDEN: Duration = Duration::from_secs(120);
 
 /// A long poll asks all of the servers that hold a queue's messages; a short one only some.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html>
@@ -24,6 +24,9 @@ const WAIT: Duration = Duration::from_secs(1);
 /// So many polls in a row that bring nothing new are the end of a queue that should have more, by its own estimate.
 const EMPTY_POLLS: u32 = 3;
 
+/// So many in a row that bring only what was seen: what is held comes back when a pass takes long.
+const KNOWN_POLLS: u32 = 1000;
+
 /// One pass through a dead-letter queue.
 pub(super) struct Reading<'a> {
     queue: &'a dyn Queue,
@@ -31,6 +34,7 @@ pub(super) struct Reading<'a> {
     expected: u64,
     seen: BTreeSet<String>,
     empty: u32,
+    known: u32,
     held: Vec<ReceiptHandle>,
 }
 
@@ -42,7 +46,7 @@ impl<'a> Reading<'a> {
             Err(QueueError::Denied(_) | QueueError::Unsupported(_)) => u64::MAX,
             Err(error) => return Err(letters.dead.failed(error)),
         };
-        Ok(Self { queue: &*letters.dead.queue, expected, seen: BTreeSet::new(), empty: 0, held: Vec::new() })
+        Ok(Self { queue: &*letters.dead.queue, expected, seen: BTreeSet::new(), empty: 0, known: 0, held: Vec::new() })
     }
 
     /// Some that were not seen yet, up to `most` of them; `None` at the end.
@@ -53,13 +57,19 @@ impl<'a> Reading<'a> {
             let (new, again): (Vec<_>, Vec<_>) =
                 received.into_iter().partition(|received| self.seen.insert(received.message.id.clone()));
             // Hidden for too short a time, or delivered twice.
+            let is_known = !again.is_empty();
             self.hold(again.into_iter().map(|received| received.handle));
             if !new.is_empty() {
-                self.empty = 0;
+                (self.empty, self.known) = (0, 0);
                 return Ok(Some(new));
             }
-            self.empty += 1;
-            if self.empty >= EMPTY_POLLS || self.seen.len() as u64 >= self.expected {
+            if is_known {
+                self.known += 1;
+            } else {
+                self.empty += 1;
+            }
+            let is_long = self.empty >= EMPTY_POLLS || self.known >= KNOWN_POLLS;
+            if is_long || self.seen.len() as u64 >= self.expected {
                 return Ok(None);
             }
         }

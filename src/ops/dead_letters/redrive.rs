@@ -44,6 +44,11 @@ impl Choice {
         *self == Self::default()
     }
 
+    /// Whether some have to be looked for among others.
+    pub(super) fn is_filter(&self) -> bool {
+        Self { limit: None, ..self.clone() } != Self::default()
+    }
+
     /// Whether a letter is meant, its number apart.
     #[must_use]
     pub fn takes(&self, letter: &Letter, now: Millis) -> bool {
