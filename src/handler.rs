@@ -10,7 +10,7 @@ use futures_util::{
     future::{BoxFuture, ready},
 };
 
-use crate::{key::Key, message::Message};
+use crate::{guard::UndoAnswer as Undo, key::Key, message::Message};
 
 pub use context::{CancelCause, Cancelled, JobContext};
 pub use error::{HandlerError, HandlerResult, ResultExt};
@@ -40,6 +40,22 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// [cancelled]: JobContext::cancelled
     fn handle(&self, payload: &Self::Payload, cx: &JobContext) -> impl Future<Output = HandlerResult> + Send;
+
+    /// Undoes what the work has done, when it has failed for good: at the end of its attempts, or by a permanent error.
+    ///
+    /// It is called under the same lease and with the same [steps](JobContext::step), after the verdict is recorded: the work
+    /// itself does not run any more. [`JobContext::recorded`] tells what there is to undo; what it does itself is best done in
+    /// steps too, for it is called again after a failure, a crash or a drain, with attempts of its own under the same limits.
+    /// Then the message is dead-lettered, and tells the answer: [`Undo::Kept`] (which is the default, and right where nothing
+    /// was undone) leaves finished steps finished for a redrive, [`Undo::Undone`] lets them run again, under new downstream
+    /// keys. An undo that fails at its last attempt, or for good, is dead-lettered with the reason `undo_incomplete`, for a
+    /// person.
+    ///
+    /// Not called without a guard, for [functions](handler), apps and programs.
+    fn undo(&self, payload: &Self::Payload, cx: &JobContext) -> impl Future<Output = HandlerResult<Undo>> + Send {
+        let _ = (payload, cx);
+        async { Ok(Undo::Kept) }
+    }
 
     /// This handler with an idempotency key of its own, instead of the one from `LEASEHOLD_<Q>_KEY`.
     fn key<F, K>(self, key: F) -> Keyed<Self>
@@ -74,6 +90,8 @@ pub struct Traits<'a, P> {
     key: Option<&'a KeyFunction<P>>,
     blocking: bool,
     probe: Option<&'a dyn Probe>,
+    /// `undo` may do something.
+    undoes: bool,
 }
 
 /// What does the work can be away, and can be looked for without any work.
@@ -84,7 +102,7 @@ pub(crate) trait Probe: Send + Sync {
 
 impl<P> Default for Traits<'_, P> {
     fn default() -> Self {
-        Self { key: None, blocking: false, probe: None }
+        Self { key: None, blocking: false, probe: None, undoes: true }
     }
 }
 
@@ -116,6 +134,10 @@ impl<H: Handler> Handler for Keyed<H> {
         self.handler.handle(payload, cx).await
     }
 
+    async fn undo(&self, payload: &H::Payload, cx: &JobContext) -> HandlerResult<Undo> {
+        self.handler.undo(payload, cx).await
+    }
+
     fn traits(&self) -> Traits<'_, H::Payload> {
         Traits { key: Some(&self.key), ..self.handler.traits() }
     }
@@ -131,6 +153,10 @@ impl<H: Handler> Handler for Blocking<H> {
 
     async fn handle(&self, payload: &H::Payload, cx: &JobContext) -> HandlerResult {
         self.0.handle(payload, cx).await
+    }
+
+    async fn undo(&self, payload: &H::Payload, cx: &JobContext) -> HandlerResult<Undo> {
+        self.0.undo(payload, cx).await
     }
 
     fn traits(&self) -> Traits<'_, H::Payload> {
@@ -166,6 +192,10 @@ impl<P: Payload, F: for<'a> HandlerFn<'a, P>> Handler for FnHandler<F, P> {
     async fn handle(&self, payload: &P, cx: &JobContext) -> HandlerResult {
         self.function.call(payload, cx).await
     }
+
+    fn traits(&self) -> Traits<'_, P> {
+        Traits { undoes: false, ..Traits::default() }
+    }
 }
 
 /// `async fn(&P, &JobContext) -> HandlerResult` whose future is `Send`. Implemented for functions and closures.
@@ -193,6 +223,7 @@ where
 pub(crate) trait ErasedHandler: Send + Sync {
     fn has_key(&self) -> bool;
     fn is_blocking(&self) -> bool;
+    fn undoes(&self) -> bool;
     fn probe(&self) -> BoxFuture<'_, HandlerResult>;
     fn decode(self: Arc<Self>, message: &Arc<Message>) -> Result<Arc<dyn Work>, DecodeError>;
 }
@@ -201,6 +232,7 @@ pub(crate) trait ErasedHandler: Send + Sync {
 pub(crate) trait Work: Send + Sync {
     fn key(&self) -> Option<Key>;
     fn handle<'a>(&'a self, cx: &'a JobContext) -> BoxFuture<'a, HandlerResult>;
+    fn undo<'a>(&'a self, cx: &'a JobContext) -> BoxFuture<'a, HandlerResult<Undo>>;
 }
 
 struct Decoded<H: Handler> {
@@ -215,6 +247,10 @@ impl<H: Handler> ErasedHandler for H {
 
     fn is_blocking(&self) -> bool {
         self.traits().blocking
+    }
+
+    fn undoes(&self) -> bool {
+        self.traits().undoes
     }
 
     fn probe(&self) -> BoxFuture<'_, HandlerResult> {
@@ -234,5 +270,9 @@ impl<H: Handler> Work for Decoded<H> {
 
     fn handle<'a>(&'a self, cx: &'a JobContext) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.handler.handle(&self.payload, cx))
+    }
+
+    fn undo<'a>(&'a self, cx: &'a JobContext) -> BoxFuture<'a, HandlerResult<Undo>> {
+        Box::pin(self.handler.undo(&self.payload, cx))
     }
 }

@@ -19,11 +19,15 @@ use crate::{
     clock::{Clock, Millis},
     config::{OutagePolicy, QueueConfig},
     guard::{
-        Failure, Guard, Owner, Pk,
+        Failure, Guard, Owner, Pk, Status,
         execution::ExecutionLease,
         outage::{Absences, Circuit},
     },
-    handler::{Cancelled, ErasedHandler, JobContext, Work, context::Elsewhere, steps::Steps},
+    handler::{
+        Cancelled, ErasedHandler, JobContext, Work,
+        context::Elsewhere,
+        steps::{Recorder, Steps},
+    },
     key::KeyHash,
     lease::{Visibility, keep},
     message::{Delivery, Message},
@@ -33,7 +37,8 @@ use crate::{
 use claim::{claim, record_afterwards};
 use decide::{Ended, Limits, Next};
 use open::{Opened, identify, open};
-use outcome::{bury, confirm, give_back};
+use outcome::{confirm, give_back};
+use undo::{fail_for_good, go_on_undoing};
 
 mod body;
 mod claim;
@@ -44,6 +49,7 @@ mod outcome;
 mod run;
 mod slot;
 mod stuck;
+mod undo;
 
 pub(crate) use body::Away as BodiesAway;
 pub(crate) use envelope::Told;
@@ -133,33 +139,24 @@ async fn guarded(
     jobs: &Jobs,
     delivery: &Delivery,
     slot: &Slot,
-    Opened { message, work }: Opened,
+    opened: Opened,
     claim: &Arc<ExecutionLease>,
 ) -> Settlement {
+    if claim.claimed.status == Status::Failed {
+        return go_on_undoing(jobs, delivery, slot, opened, claim).await;
+    }
     if let Some(failure) = decide::spent(&claim.claimed, jobs.config.max_attempts, jobs.config.max_takeovers) {
-        return bury(jobs, delivery, claim, failure, claim.claimed.failures).await;
+        return fail_for_good(jobs, delivery, slot, opened, claim, (failure, claim.claimed.failures)).await;
     }
     let attempt = claim.claimed.failures + 1;
-    let cx = jobs.context(message, Some(&claim.pk), claim.fence.0, attempt, {
-        Steps::recorded(Arc::clone(claim), jobs.clock.clone())
-    });
-    let bounds = run::Bounds { lease: &claim.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
-    let (mut ended, task) = jobs.run(work, cx, bounds).await;
-    if let Some(task) = task {
-        jobs.stuck.watch(claim.pk.clone(), task);
-    }
-    if claim.has_unwritten_steps() {
-        // The store used up the run's time, and outages do not count (rule G6).
-        ended = ended.excused();
-    }
-    // After an outage this is waited for before anything new is taken, or that could be the same work once more.
-    let _unwritten = jobs.store.unwritten();
-    // What has finished is written first, so that giving the claim back never hides a step that took effect.
-    claim.flush().await;
-    let next = jobs.next(ended, &claim.pk.0, attempt, delivery.is_last);
-    match next {
-        Next::Confirm => confirm(jobs, claim).await,
-        Next::Bury(failure) => bury(jobs, delivery, claim, failure, attempt).await,
+    let cx = jobs.guarded_context(Arc::clone(&opened.message), claim, attempt);
+    let (ended, _unwritten) = jobs.run_guarded(Arc::clone(&opened.work), Arc::clone(&cx), claim, slot).await;
+    match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
+        Next::Confirm => {
+            cx.notice_vanished_steps();
+            confirm(jobs, claim).await
+        }
+        Next::Bury(failure) => fail_for_good(jobs, delivery, slot, opened, claim, (failure, attempt)).await,
         next => give_back(claim, jobs.again(delivery, &claim.lease, next, attempt), attempt).await,
     }
 }
@@ -215,6 +212,35 @@ impl Jobs {
             self.visibility.took(begun.elapsed());
         }
         over
+    }
+
+    /// Runs under a claim, and writes the steps that have ended. What comes with the end is to be kept until what came of it
+    /// is written: after an outage that is waited for before anything new is taken, or that could be the same work once more.
+    async fn run_guarded(
+        &self,
+        work: Arc<dyn Work>,
+        cx: Arc<JobContext>,
+        claim: &ExecutionLease,
+        slot: &Slot,
+    ) -> (Ended, impl Sized) {
+        let bounds = run::Bounds { lease: &claim.lease, grace: self.cancel_grace, halt: &self.halt, slot };
+        let (mut ended, task) = self.run(work, cx, bounds).await;
+        if let Some(task) = task {
+            self.stuck.watch(claim.pk.clone(), task);
+        }
+        if claim.has_unwritten_steps() {
+            // The store used up the run's time, and outages do not count (rule G6).
+            ended = ended.excused();
+        }
+        let unwritten = self.store.unwritten();
+        // What has finished is written first, so that giving the claim back never hides a step that took effect.
+        claim.flush().await;
+        (ended, unwritten)
+    }
+
+    fn guarded_context(&self, message: Arc<Message>, claim: &Arc<ExecutionLease>, attempt: u32) -> Arc<JobContext> {
+        let steps = Steps::Recorded(Recorder::new(Arc::clone(claim), self.clock.clone()));
+        self.context(message, Some(&claim.pk), claim.fence.0, attempt, steps)
     }
 
     fn context(

@@ -148,6 +148,7 @@ pub mod embedded;
 pub mod fuzzing;
 
 pub use config::{Config, Problem};
+pub use guard::UndoAnswer as Undo;
 #[cfg(unix)]
 pub use handler::exec::ExecHandler;
 #[cfg(feature = "http")]

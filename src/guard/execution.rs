@@ -20,8 +20,8 @@ use crate::{
 };
 
 use super::{
-    Change, Failure, Fence, Guard, GuardError, LARGEST_RECORD, Owner, Pk, Record, Status, Step, Written,
-    outage::Circuit,
+    Change, Failure, Fence, Guard, GuardError, LARGEST_RECORD, Owner, Pk, Record, Status, Step, StepState, Undoing,
+    Written, outage::Circuit,
 };
 
 /// What came of a write by the owner.
@@ -33,6 +33,16 @@ pub(crate) enum Owned {
     Done,
     /// The record is somebody else's by now, or gone; this is what it says.
     Lost(Option<Box<Record>>),
+}
+
+/// What is recorded of work that has failed for good.
+#[derive(Debug, Clone)]
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    /// Failed attempts.
+    pub(crate) failures: u32,
+    /// Names the failure.
+    pub(crate) id: String,
 }
 
 /// The right to run one key, from a claim to its end.
@@ -102,6 +112,20 @@ impl ExecutionLease {
     /// The step that was recorded last.
     pub(crate) fn last_step(&self) -> Option<String> {
         self.steps().recorded.iter().max_by_key(|(_, step)| step.at).map(|(name, _)| name.clone())
+    }
+
+    /// The names of all steps that are recorded as done.
+    pub(crate) fn finished_steps(&self) -> Vec<String> {
+        let steps = self.steps();
+        let done = steps.recorded.iter().filter(|(_, step)| step.state == StepState::Done);
+        done.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A step whose beginning may not have been recorded did not begin: that is what is written in its place.
+    pub(crate) fn takes_back(&self, name: &str, step: Step) {
+        if let Some(unwritten) = self.steps().unwritten.get_mut(name) {
+            *unwritten = step;
+        }
     }
 
     /// Whether a step has ended whose record did not get through yet.
@@ -193,6 +217,29 @@ impl ExecutionLease {
         Change::Confirm { owner: self.owner.clone(), now, expires_at: (now + done_ttl).seconds() }
     }
 
+    /// The work has failed for good, and is to be undone.
+    pub(crate) fn failing(&self, failed: &Failed) -> Change {
+        Change::Fail {
+            owner: self.owner.clone(),
+            now: self.clock.wall(),
+            failures: failed.failures,
+            error: failed.failure.clone(),
+            failure_id: failed.id.clone(),
+        }
+    }
+
+    /// Gives back what is being undone. It has to wait until then: by that it is told from one whose worker died.
+    pub(crate) fn release_undone(&self, failures: u32, not_before: Millis, undo: Undoing) -> Change {
+        Change::Release {
+            owner: self.owner.clone(),
+            now: self.clock.wall(),
+            not_before: Some(not_before),
+            failures,
+            error: None,
+            undo: Some(undo),
+        }
+    }
+
     /// Gives the claim back. `failure` counts as a failed attempt.
     pub(crate) fn release(&self, not_before: Option<Millis>, failure: Option<Failure>) -> Change {
         let failures = self.claimed.failures + u32::from(failure.is_some());
@@ -206,15 +253,15 @@ impl ExecutionLease {
         }
     }
 
-    pub(crate) fn burial(&self, error: Failure, failures: u32, failure_id: String, ttl: Duration) -> Change {
+    pub(crate) fn burial(&self, failed: &Failed, undo: Option<Undoing>, ttl: Duration) -> Change {
         let now = self.clock.wall();
         Change::Bury {
             owner: self.owner.clone(),
             now,
-            failures,
-            error,
-            failure_id,
-            undo: None,
+            failures: failed.failures,
+            error: failed.failure.clone(),
+            failure_id: failed.id.clone(),
+            undo,
             expires_at: (now + ttl).seconds(),
         }
     }

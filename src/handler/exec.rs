@@ -169,7 +169,7 @@ impl Handler for ExecHandler {
     }
 
     fn traits(&self) -> Traits<'_, Raw> {
-        Traits { probe: Some(self), ..Traits::default() }
+        Traits { probe: Some(self), undoes: false, ..Traits::default() }
     }
 }
 

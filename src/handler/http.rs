@@ -224,7 +224,7 @@ impl Handler for HttpHandler {
     }
 
     fn traits(&self) -> Traits<'_, Raw> {
-        Traits { probe: Some(self), ..Traits::default() }
+        Traits { probe: Some(self), undoes: false, ..Traits::default() }
     }
 }
 

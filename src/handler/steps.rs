@@ -1,28 +1,18 @@
 //! Steps: named parts of a handler whose results are recorded, so that an attempt goes on where the last one ended.
 //!
-//! A step is written under the claim's condition, after its effect and before the handler goes on. Nothing here runs a
-//! step that is recorded, nor begins one when the run is told to stop.
+//! Here are their types, and where they are recorded at all; the recording itself is in `recorder`.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    future::Future,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, future::Future};
 
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    clock::Clock,
-    guard::{
-        Step, StepState,
-        execution::{ExecutionLease, Owned},
-    },
-    testing::{Planted, planted},
-};
+use crate::guard::StepState;
 
-use super::{Cancelled, HandlerError, HandlerResult, JobContext};
+use super::{HandlerError, HandlerResult, JobContext};
+pub(crate) use recorder::{Begun, Kind, Recorder};
+
+mod recorder;
 
 /// The key to give to a downstream API for one step: the same on every attempt.
 ///
@@ -65,24 +55,12 @@ impl fmt::Display for StepKey {
 #[derive(Debug)]
 pub(crate) enum Steps {
     /// In the claim's record.
-    Recorded { claim: Arc<ExecutionLease>, clock: Clock, taken: Mutex<BTreeSet<String>> },
+    Recorded(Recorder),
     /// Nowhere: the store is down and the queue's outage policy is `open`.
     Unrecorded { pk: String },
     /// The queue has no guard.
     Refused,
 }
-
-impl Steps {
-    pub(crate) fn recorded(claim: Arc<ExecutionLease>, clock: Clock) -> Self {
-        Self::Recorded { claim, clock, taken: Mutex::default() }
-    }
-}
-
-/// Room that is kept for a step's result before the step is begun: what a small result and its bookkeeping take.
-const RESERVED: usize = 4 * 1024;
-
-/// The longest name of a step, in bytes.
-const LONGEST_NAME: usize = 255;
 
 impl JobContext {
     /// Runs `work` and records its result, or returns the result that an earlier attempt recorded.
@@ -90,6 +68,10 @@ impl JobContext {
     /// `work` is lent the step's key, to be given to the downstream API: stable over attempts, so that an effect whose
     /// record was lost is not made twice where that API knows idempotency keys. Results are kept as JSON in the guard's
     /// table.
+    ///
+    /// Steps can run side by side (`join!`), and in loops, each under a name of its own: `format!("line-{number}")`. A name
+    /// that changes from one version of the handler to the next is another step; a run that does not take a step which an
+    /// earlier one recorded, or takes it later, is warned of.
     ///
     /// # Errors
     /// What `work` failed with. A permanent error when there is no guard, when the name was taken before in this run,
@@ -106,78 +88,107 @@ impl JobContext {
         F: FnOnce(StepKey) -> R,
         R: Future<Output = Result<T, E>>,
     {
-        let name = name.into();
-        let (claim, clock) = match &self.steps {
-            Steps::Recorded { claim, clock, taken } => {
-                take(&name, taken)?;
-                (claim, clock)
+        self.take_step(name.into(), Kind::Repeatable, work).await
+    }
+
+    /// As [`step`](Self::step), for what must rather not happen than happen twice: an e-mail, a call to an API that knows no
+    /// idempotency keys. That it begins is recorded first, which costs a write.
+    ///
+    /// A step that was begun and whose end is not recorded is *in doubt*, and never run again by itself: by a crash, or by
+    /// an error of `work`. That is a permanent error with the reason `step_in_doubt`, so that a person looks at it; `leasehold
+    /// guard reset --step` is the way out. An error that says that nothing was done leaves no doubt: [`unavailable`] and
+    /// [`not_yet`], after which the same step runs again, and [`definite`], a refusal.
+    ///
+    /// [`unavailable`]: crate::ResultExt::unavailable
+    /// [`not_yet`]: crate::ResultExt::not_yet
+    /// [`definite`]: crate::ResultExt::definite
+    ///
+    /// # Errors
+    /// As [`step`](Self::step), and as said above. An interruption, too, when its beginning could not be recorded: then it
+    /// has not begun.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped before `work` has ended and is recorded, the step is in doubt.
+    pub async fn step_once<T, E, F, R>(&self, name: impl Into<String>, work: F) -> HandlerResult<T>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<HandlerError>,
+        F: FnOnce(StepKey) -> R,
+        R: Future<Output = Result<T, E>>,
+    {
+        self.take_step(name.into(), Kind::Once, work).await
+    }
+
+    async fn take_step<T, E, F, R>(&self, name: String, kind: Kind, work: F) -> HandlerResult<T>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<HandlerError>,
+        F: FnOnce(StepKey) -> R,
+        R: Future<Output = Result<T, E>>,
+    {
+        let recorder = match &self.steps {
+            Steps::Recorded(recorder) => recorder,
+            Steps::Unrecorded { pk } if kind == Kind::Repeatable => {
+                return work(StepKey::new(pk, &name, 1)).await.map_err(Into::into);
             }
-            Steps::Unrecorded { pk } => return work(StepKey::new(pk, &name, 1)).await.map_err(Into::into),
-            Steps::Refused => {
-                let text = format!("step {name:?} needs a guard, and this queue has GUARD=none");
-                return Err(HandlerError::new(text).permanent().reason("step_without_guard"));
+            Steps::Unrecorded { .. } => {
+                let text = format!("step {name:?} was not begun: the guard's table, which keeps it to once, is away");
+                return Err(HandlerError::interrupted(text));
             }
+            Steps::Refused => return Err(without_guard(&name)),
         };
-        let generation = match claim.step(&name) {
-            Some(step) if step.state == StepState::Done => return recorded(&name, step),
-            Some(step) if step.state == StepState::Undone => step.generation.saturating_add(1),
-            Some(step) => step.generation,
-            None => 1,
-        };
-        may_begin(&name, claim, &self.cancelled)?;
-        let step = |state, result| Step { state, generation, result, at: clock.wall() };
-        let key = if planted(Planted::StepKeyOfTheClaim) {
-            StepKey::new(&claim.pk.0, &format!("{name}/{}", claim.fence.0), generation)
-        } else {
-            StepKey::new(&claim.pk.0, &name, generation)
-        };
-        match work(key).await.map_err(Into::into) {
-            Ok(value) => {
-                let fits = |json: &String| json.len() + name.len() + step(StepState::Done, None).size() <= claim.room();
-                let json = serde_json::to_string(&value).ok().filter(fits);
-                let kept = json.is_some();
-                write(claim, &name, step(StepState::Done, json)).await?;
-                if kept { Ok(value) } else { Err(not_kept(&name)) }
-            }
-            Err(error) => {
-                if error.definite {
-                    write(claim, &name, step(StepState::Undone, None)).await?;
+        match recorder.begin(name.clone(), kind, &self.cancelled).await? {
+            Begun::Recorded(result) => parse(&name, result),
+            Begun::Runs(running) => match work(running.key.clone()).await.map_err(Into::into) {
+                Ok(value) => {
+                    let kept = recorder.done(&running, serde_json::to_string(&value).ok()).await?;
+                    if kept { Ok(value) } else { Err(not_kept(&name)) }
                 }
-                Err(error)
-            }
+                Err(error) => Err(recorder.failed(&running, error).await),
+            },
+        }
+    }
+
+    /// What a step recorded, in this run or in an earlier one; `None` if it is not recorded as done. For
+    /// [`undo`](crate::Handler::undo) above all, which has to know what there is to undo.
+    ///
+    /// # Errors
+    /// A permanent error when the result is of another type, or was too large to be kept, or when there is no guard.
+    pub fn recorded<T: DeserializeOwned>(&self, name: &str) -> HandlerResult<Option<T>> {
+        match &self.steps {
+            Steps::Recorded(recorder) => match recorder.recorded(name) {
+                Some(step) if step.state == StepState::Done => parse(name, step.result).map(Some),
+                _ => Ok(None),
+            },
+            Steps::Unrecorded { .. } => Ok(None),
+            Steps::Refused => Err(without_guard(name)),
+        }
+    }
+
+    /// Whether a [`step_once`](Self::step_once) was begun, and nobody knows how it ended.
+    #[must_use]
+    pub fn is_in_doubt(&self, name: &str) -> bool {
+        match &self.steps {
+            Steps::Recorded(recorder) => recorder.recorded(name).is_some_and(|step| step.state == StepState::Started),
+            Steps::Unrecorded { .. } | Steps::Refused => false,
+        }
+    }
+
+    /// The run has come to its end: tells if an earlier one took steps that it did not.
+    pub(crate) fn notice_vanished_steps(&self) {
+        if let Steps::Recorded(recorder) = &self.steps {
+            recorder.notice_vanished();
         }
     }
 }
 
-/// A name is good for one step of a run: twice the same name would hand the first one's result to the second.
-fn take(name: &str, taken: &Mutex<BTreeSet<String>>) -> HandlerResult {
-    if name.is_empty() || name.len() > LONGEST_NAME {
-        let text = format!("a step's name has 1 to {LONGEST_NAME} bytes, and {name:?} has {}", name.len());
-        return Err(HandlerError::new(text).permanent().reason("step_name"));
-    }
-    // Held for this one line; an insert that panics leaves a set that is still one.
-    if taken.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned()) {
-        return Ok(());
-    }
-    Err(HandlerError::new(format!("step {name:?} was taken twice in one run")).permanent().reason("step_repeated"))
+fn without_guard(name: &str) -> HandlerError {
+    let text = format!("step {name:?} needs a guard, and this queue has GUARD=none");
+    HandlerError::new(text).permanent().reason("step_without_guard")
 }
 
-fn may_begin(name: &str, claim: &ExecutionLease, cancelled: &Cancelled) -> HandlerResult {
-    if let Some(cause) = cancelled.cause() {
-        return Err(HandlerError::interrupted(format!("step {name:?} was not begun: the run is to stop ({cause:?})")));
-    }
-    if claim.lease.is_over() {
-        return Err(HandlerError::interrupted(format!("step {name:?} was not begun: the execution lease is over")));
-    }
-    if claim.room() < RESERVED + name.len() {
-        let text = format!("step {name:?} was not begun: the record has no room for its result");
-        return Err(HandlerError::new(text).permanent().reason("record_full"));
-    }
-    Ok(())
-}
-
-fn recorded<T: DeserializeOwned>(name: &str, step: Step) -> HandlerResult<T> {
-    let Some(json) = step.result else { return Err(not_kept(name)) };
+fn parse<T: DeserializeOwned>(name: &str, result: Option<String>) -> HandlerResult<T> {
+    let Some(json) = result else { return Err(not_kept(name)) };
     serde_json::from_str(&json).map_err(|error| {
         let text = format!("step {name:?} has a recorded result of another type: {error}");
         HandlerError::new(text).permanent().reason("step_result")
@@ -189,23 +200,6 @@ fn not_kept(name: &str) -> HandlerError {
         "step {name:?} took effect, but its result is too large to be recorded, or is no JSON; it will not run again"
     );
     HandlerError::new(text).permanent().reason("step_result_not_kept")
-}
-
-async fn write(claim: &ExecutionLease, name: &str, step: Step) -> HandlerResult {
-    match claim.record_step(name.to_owned(), step).await {
-        Ok(Owned::Applied) => Ok(()),
-        Ok(Owned::Done | Owned::Lost(_)) => {
-            Err(HandlerError::interrupted(format!("step {name:?} ended after another worker had taken over")))
-        }
-        Err(error) if error.is_transient() => {
-            Err(HandlerError::interrupted(format!("step {name:?} could not be recorded yet: {error}")))
-        }
-        // An interruption would run it again and again, for no attempt would be used.
-        Err(error) => {
-            let text = format!("step {name:?} ended, and can never be recorded: {error}");
-            Err(HandlerError::new(text).permanent().reason("step_not_recorded"))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -129,10 +129,6 @@ fn lapsed(record: &Record, view: &View<'_>, anew: bool) -> Found {
 /// An attempt that may still have run when it was counted could not be buried then.
 pub(super) fn spent(claimed: &Record, max_attempts: u32, max_takeovers: u32) -> Option<Failure> {
     let last_error = || claimed.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
-    if claimed.status == Status::Failed {
-        // Undoing is for a version that knows how; what is known here is that it has failed for good.
-        return Some(last_error());
-    }
     if claimed.takeovers > max_takeovers {
         let text = format!("{} workers died or lost their lease while they ran it", claimed.takeovers);
         return Some(Failure::new("takeovers", text));

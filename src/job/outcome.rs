@@ -12,8 +12,8 @@ use crate::{
     causes::in_full,
     clock::Millis,
     guard::{
-        Failure, GuardError, Record, Status,
-        execution::{ExecutionLease, Owned},
+        Failure, GuardError, Record, Status, UndoAnswer, Undoing,
+        execution::{ExecutionLease, Failed, Owned},
         outage::LONGEST_WORD,
     },
     lease::Lease,
@@ -47,18 +47,28 @@ pub(super) async fn bury(
     jobs: &Jobs,
     delivery: &Delivery,
     claim: &ExecutionLease,
-    failure: Failure,
-    failures: u32,
+    failed: &Failed,
+    undo: Option<Undoing>,
 ) -> Settlement {
-    let id = claim.claimed.failure_id.clone().filter(|_| claim.claimed.status == Status::Failed);
-    let id = id.unwrap_or_else(|| failure_id(&[&claim.pk.0, &claim.fence.0.to_string()]));
-    let change = claim.burial(failure.clone(), failures, id.clone(), jobs.config.done_ttl);
-    match claim.insist(&change).await {
+    match claim.insist(&claim.burial(failed, undo.clone(), jobs.config.done_ttl)).await {
         Ok(Owned::Applied) => {
-            let record = Record { failures, last_error: Some(failure), failure_id: Some(id), ..claim.claimed.clone() };
+            let record = Record {
+                failures: failed.failures,
+                last_error: Some(failed.failure.clone()),
+                failure_id: Some(failed.id.clone()),
+                undo,
+                ..claim.claimed.clone()
+            };
             jobs.dead_letter(&delivery.message, &record, claim.last_step(), true)
         }
-        Ok(Owned::Done) => Settlement::Delete(Deleted::Done),
+        answer => otherwise(claim, answer),
+    }
+}
+
+/// What follows from a write that was not applied.
+pub(super) fn otherwise(claim: &ExecutionLease, answer: Result<Owned, GuardError>) -> Settlement {
+    match answer {
+        Ok(Owned::Applied | Owned::Done) => Settlement::Delete(Deleted::Done),
         Ok(Owned::Lost(_)) => Settlement::Leave(Left::ClaimLost),
         Err(error) => unwritten(claim, &error),
     }
@@ -70,7 +80,7 @@ pub(super) async fn bury(
 pub(super) struct Again {
     /// Why the attempt failed, if it counts as one.
     pub(super) failure: Option<Failure>,
-    not_before: Option<Millis>,
+    pub(super) not_before: Option<Millis>,
     pub(super) settlement: Settlement,
 }
 
@@ -84,9 +94,7 @@ pub(super) async fn give_back(claim: &ExecutionLease, again: Again, attempt: u32
             }
             again.settlement
         }
-        Ok(Owned::Done) => Settlement::Delete(Deleted::Done),
-        Ok(Owned::Lost(_)) => Settlement::Leave(Left::ClaimLost),
-        Err(error) => unwritten(claim, &error),
+        answer => otherwise(claim, answer),
     }
 }
 
@@ -161,6 +169,7 @@ impl Jobs {
         note.fence = record.fence.0;
         note.pk = Some(record.pk.0.clone());
         note.step = step;
+        note.undo = record.undo.as_ref().map(|undo| undo.answer.map_or("incomplete", UndoAnswer::as_str).to_owned());
         Settlement::DeadLetter(Box::new(DeadLetter { note, record: Some(record.pk.clone()), failed_now }))
     }
 }
@@ -187,7 +196,7 @@ fn after_what_still_runs(delivery: &Delivery, free: Millis) -> Settlement {
 }
 
 /// Names one failure for good. Parts are counted, so that different parts never become one text.
-fn failure_id(parts: &[&str]) -> String {
+pub(super) fn failure_id(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part.len().to_be_bytes());

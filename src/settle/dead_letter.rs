@@ -41,7 +41,7 @@ pub struct Note {
     /// The last step that was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// What `undo` answered.
+    /// What `undo` answered: `kept` or `undone`; `incomplete` if it did not come to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
     /// The primary key of the record, by which a redrive finds it: message ids do not survive the DLQ.

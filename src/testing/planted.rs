@@ -36,6 +36,8 @@ pub enum Planted {
     StepsForgotten,
     /// The key that a step hands downstream is another one for each claim (rule S1).
     StepKeyOfTheClaim,
+    /// A step that may run only once begins without a word in its record.
+    OnceWithoutStart,
     /// A message is deleted although no copy of it could be dead-lettered (rule T3).
     DeletedWithoutCopy,
     /// Any duplicate of dead work begins it anew (rule G11).

@@ -26,3 +26,4 @@ mod simulation;
 mod starting;
 mod steps;
 mod stopping;
+mod undoing;

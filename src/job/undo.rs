@@ -1,0 +1,145 @@
+//! Work that has failed for good: recorded as such, undone by handlers that can, and buried (rule S3).
+//!
+//! Undoing is a run like any other, under the same lease and with the same steps, but with counts of its own. The verdict
+//! stands by then: whatever comes of it, the work itself does not run again.
+
+use std::sync::{Arc, OnceLock};
+
+use futures_util::{FutureExt, future::BoxFuture};
+
+use super::{
+    Jobs, Slot,
+    decide::Next,
+    open::Opened,
+    outcome::{self, bury, failure_id},
+};
+use crate::{
+    guard::{
+        Failure, UndoAnswer, Undoing,
+        execution::{ExecutionLease, Failed, Owned},
+    },
+    handler::{HandlerResult, JobContext, Work},
+    key::Key,
+    message::Delivery,
+    settle::Settlement,
+};
+
+/// The work fails for good now.
+pub(super) async fn fail_for_good(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    slot: &Slot,
+    opened: Opened,
+    claim: &Arc<ExecutionLease>,
+    (failure, failures): (Failure, u32),
+) -> Settlement {
+    let id = failure_id(&[&claim.pk.0, &claim.fence.0.to_string()]);
+    let failed = Failed { failure, failures, id };
+    if !jobs.handler.undoes() {
+        return bury(jobs, delivery, claim, &failed, None).await;
+    }
+    match claim.insist(&claim.failing(&failed)).await {
+        Ok(Owned::Applied) => undo(jobs, delivery, slot, opened, claim, &failed).await,
+        answer => outcome::otherwise(claim, answer),
+    }
+}
+
+/// The work has failed for good before, and whoever was undoing it is gone.
+pub(super) async fn go_on_undoing(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    slot: &Slot,
+    opened: Opened,
+    claim: &Arc<ExecutionLease>,
+) -> Settlement {
+    let record = &claim.claimed;
+    let failed = Failed {
+        failure: record.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded")),
+        failures: record.failures,
+        id: record.failure_id.clone().unwrap_or_else(|| failure_id(&[&claim.pk.0, &claim.fence.0.to_string()])),
+    };
+    // An earlier version of the handler could undo it, this one cannot.
+    if !jobs.handler.undoes() {
+        return bury(jobs, delivery, claim, &failed, record.undo.clone()).await;
+    }
+    undo(jobs, delivery, slot, opened, claim, &failed).await
+}
+
+async fn undo(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    slot: &Slot,
+    opened: Opened,
+    claim: &Arc<ExecutionLease>,
+    failed: &Failed,
+) -> Settlement {
+    let counts = claim.claimed.undo.clone().unwrap_or_default();
+    let incomplete = async |counts: Undoing, why: &str| {
+        let text = format!("{}: {}; its undo: {why}", failed.failure.code, failed.failure.text);
+        tracing::error!(pk = %claim.pk, undo = why, "failed for good, and is not undone: a person has to see to it");
+        let failed = Failed { failure: Failure::new("undo_incomplete", text), ..failed.clone() };
+        bury(jobs, delivery, claim, &failed, Some(counts)).await
+    };
+    if counts.takeovers > jobs.config.max_takeovers {
+        let why = format!("{} workers died or lost their lease while they undid it", counts.takeovers);
+        return incomplete(counts, &why).await;
+    }
+    if counts.failures >= jobs.config.max_attempts {
+        return incomplete(counts.clone(), &format!("{} attempts failed", counts.failures)).await;
+    }
+    let attempt = counts.failures + 1;
+    let undoing = Arc::new(Undo { work: opened.work, answer: OnceLock::new() });
+    let work: Arc<dyn Work> = Arc::<Undo>::clone(&undoing);
+    let cx = jobs.guarded_context(opened.message, claim, attempt);
+    let (ended, _unwritten) = jobs.run_guarded(work, cx, claim, slot).await;
+    match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
+        Next::Confirm => {
+            let answer = undoing.answer.get().copied();
+            tracing::info!(pk = %claim.pk, answer = answer.map(UndoAnswer::as_str), "undone, after it had failed for good");
+            bury(jobs, delivery, claim, failed, Some(Undoing { answer, ..counts })).await
+        }
+        Next::Bury(failure) => {
+            incomplete(Undoing { failures: attempt, ..counts }, &format!("{}: {}", failure.code, failure.text)).await
+        }
+        next => {
+            let again = jobs.again(delivery, &claim.lease, next, attempt);
+            let counts = Undoing { failures: counts.failures + u32::from(again.failure.is_some()), ..counts };
+            let not_before = again.not_before.unwrap_or_else(|| jobs.clock.wall());
+            match claim.insist(&claim.release_undone(failed.failures, not_before, counts)).await {
+                Ok(Owned::Applied) => {
+                    if let Some(why) = again.failure {
+                        tracing::warn!(pk = %claim.pk, attempt, code = why.code, error = why.text, "undoing it failed");
+                    }
+                    again.settlement
+                }
+                answer => outcome::otherwise(claim, answer),
+            }
+        }
+    }
+}
+
+/// A handler's undo as work of its own, which keeps what it answered.
+struct Undo {
+    work: Arc<dyn Work>,
+    answer: OnceLock<UndoAnswer>,
+}
+
+impl Work for Undo {
+    fn key(&self) -> Option<Key> {
+        self.work.key()
+    }
+
+    fn handle<'a>(&'a self, cx: &'a JobContext) -> BoxFuture<'a, HandlerResult> {
+        async move {
+            let answer = self.work.undo(cx).await?;
+            // It runs once.
+            let _ = self.answer.set(answer);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn undo<'a>(&'a self, cx: &'a JobContext) -> BoxFuture<'a, HandlerResult<UndoAnswer>> {
+        self.work.undo(cx)
+    }
+}
