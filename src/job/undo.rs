@@ -22,6 +22,7 @@ use crate::{
     key::Key,
     message::Delivery,
     settle::Settlement,
+    testing::{Planted, planted},
 };
 
 /// The work fails for good now.
@@ -37,6 +38,9 @@ pub(super) async fn fail_for_good(
     let failed = Failed { failure, failures, id };
     if !jobs.handler.undoes() {
         return bury(jobs, delivery, claim, &failed, None).await;
+    }
+    if planted(Planted::UndoneWithoutVerdict) {
+        return undo(jobs, delivery, slot, opened, claim, &failed).await;
     }
     match claim.insist(&claim.failing(&failed)).await {
         Ok(Owned::Applied) => undo(jobs, delivery, slot, opened, claim, &failed).await,

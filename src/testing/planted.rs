@@ -36,7 +36,9 @@ pub enum Planted {
     StepsForgotten,
     /// The key that a step hands downstream is another one for each claim (rule S1).
     StepKeyOfTheClaim,
-    /// A step that may run only once begins without a word in its record.
+    /// Work is undone although its failure is not recorded (rule S3).
+    UndoneWithoutVerdict,
+    /// A step that may run only once begins without a word in its record (rule S2).
     OnceWithoutStart,
     /// A message is deleted although no copy of it could be dead-lettered (rule T3).
     DeletedWithoutCopy,

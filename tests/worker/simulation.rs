@@ -18,6 +18,8 @@
 //!    and neither done nor dead-lettered. Nor does one begin again after one behind it has begun.
 //! 10. What is behind a head that fails is not received for it: where nothing goes wrong but crashes and drains, a message
 //!     is received once more than it runs at the most, and once for each worker that ended before its time.
+//! 11. A step that is to run once runs once under each of its downstream keys, whatever it calls.
+//! 12. Nothing is undone before the verdict is recorded, nor beside another run of its key.
 //!
 //! Without a guard there are no records, so that 2 to 6 and the limit of 7 are not promised, and work is done when its
 //! handler has succeeded: a message may run again and again until it is deleted, and two workers may run it side by side.
@@ -67,12 +69,13 @@ use trace::Written;
 const SEEDS: u64 = 1_000;
 
 /// What so many seeds must have met.
-const MUST_MEET: [&str; 29] = [
+const MUST_MEET: [&str; 31] = [
     "a follower begins",
     "a follower of a dead head begins",
     "a head begins again before its followers",
     "a wild clock",
     "asked for more time",
+    "begun once",
     "begun anew",
     "crash",
     "crash after a call",
@@ -92,6 +95,7 @@ const MUST_MEET: [&str; 29] = [
     "parked",
     "paused",
     "redelivered",
+    "refunded",
     "resumed",
     "several queues",
     "shortened",

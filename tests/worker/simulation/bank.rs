@@ -14,6 +14,8 @@ type Effects = BTreeMap<(Pk, String), BTreeSet<String>>;
 pub(crate) struct Bank {
     effects: Mutex<Effects>,
     refused: Mutex<BTreeSet<String>>,
+    /// Mails that went out, by their downstream keys: the mail server looks at none.
+    mailed: Mutex<BTreeMap<String, u32>>,
 }
 
 impl Bank {
@@ -34,6 +36,14 @@ impl Bank {
             self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(downstream.to_owned());
         }
         !paid
+    }
+
+    /// A mail goes out; how often it has under this key.
+    pub(crate) fn mail(&self, downstream: &str) -> u32 {
+        let mut mailed = self.mailed.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = mailed.entry(downstream.to_owned()).or_default();
+        *times += 1;
+        *times
     }
 
     pub(crate) fn effects(&self) -> Effects {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use leasehold::{
-    Handler, HandlerError, HandlerResult, JobContext, ResultExt, StepKey,
+    Handler, HandlerError, HandlerResult, JobContext, ResultExt, StepKey, Undo,
     guard::{Fence, Pk},
 };
 use serde::Deserialize;
@@ -50,6 +50,9 @@ pub(crate) struct Teller {
 struct Course {
     act: Act,
     steps: bool,
+    once: bool,
+    /// It fails only when it has charged.
+    late: bool,
     before: Duration,
     after: Duration,
     /// Ends when it is told to; else it goes on until it is dropped.
@@ -93,6 +96,33 @@ impl Handler for Teller {
         trace.note(&self.life.who, format_args!("ran {}: {result:?}", order.id));
         result
     }
+
+    async fn undo(&self, order: &Order, cx: &JobContext) -> HandlerResult<Undo> {
+        let (pk, fence) = (Pk(cx.key().unwrap_or_default().to_owned()), Fence(cx.fence()));
+        let plan = &self.world.plan;
+        let run = self.world.next_undo(order.key());
+        let mut chance = Rng::with_seed(plan.seed.rotate_left(48) ^ ((order.key() as u64) << 16) ^ u64::from(run));
+        let undoes = plan.scripts[order.key()].undoes;
+        self.world.trace.note(&self.life.who, format_args!("undoes {} attempt {} {undoes}", order.id, cx.attempt()));
+        let id = plan.line_of(&cx.message().body).tag(&cx.message().id);
+        let number = self.world.promise.undo_began(self.life.worker, &id, &pk, fence);
+        let _under = Under { world: &self.world, life: &self.life, number };
+        if !undoes {
+            return Ok(Undo::Kept);
+        }
+        self.pause(Duration::from_millis(chance.u64(0..plan.handler_timeout * 100))).await;
+        if cx.recorded::<u32>("charge")?.is_some() {
+            cx.step("refund", |key| self.pay(&pk, "refund", key, Act::Succeed)).await?;
+            self.world.trace.met("refunded");
+        }
+        match chance.u8(0..8) {
+            0 => Err("undo failed").reason("failing"),
+            // Without the panic hook, which would print it.
+            1 => std::panic::resume_unwind(Box::new("oh")),
+            2 => std::future::pending().await,
+            _ => Ok(Undo::Undone),
+        }
+    }
 }
 
 impl Teller {
@@ -111,7 +141,8 @@ impl Teller {
         let most = plan.handler_timeout * 1000 / if chance.u8(0..3) == 0 { 3 } else { 30 };
         let mut some = || Duration::from_millis(chance.u64(0..most));
         let (before, after) = (some(), some());
-        Course { act, steps: script.steps, before, after, heeds: chance.bool() }
+        let heeds = chance.bool();
+        Course { act, steps: script.steps, once: script.once, late: chance.bool(), before, after, heeds }
     }
 
     async fn work(&self, course: &Course, pk: &Pk, cx: &JobContext) -> HandlerResult {
@@ -127,6 +158,7 @@ impl Teller {
                 self.world.trace.met("asked for more time");
                 self.pause(budget).await;
             }
+            Act::Fail | Act::FailForGood if course.steps && course.late => {}
             Act::Fail => return Err("it failed").reason("failing"),
             Act::FailForGood => return Err("never").permanent().reason("hopeless"),
             // Without the panic hook, which would print it.
@@ -140,11 +172,17 @@ impl Teller {
             Act::ReplyLost | Act::Declined | Act::FailBetween | Act::Succeed => {}
         }
         if course.steps {
-            cx.step("charge", |key| self.pay(pk, "charge", key, course.act)).await?;
-            if course.act == Act::FailBetween {
-                return Err("between the steps").reason("failing");
-            }
-            cx.step("mail", |key| self.pay(pk, "mail", key, Act::Succeed)).await?;
+            let (charge, mail) = match course.act {
+                Act::ReplyLost if course.once => (Act::Succeed, Act::ReplyLost),
+                act => (act, Act::Succeed),
+            };
+            cx.step("charge", |key| self.pay(pk, "charge", key, charge)).await?;
+            match course.act {
+                Act::Fail | Act::FailBetween => return Err("between the steps").reason("failing"),
+                Act::FailForGood => return Err("never").permanent().reason("hopeless"),
+                _ if course.once => cx.step_once("mail", |key| self.mail(pk, key, mail)).await?,
+                _ => cx.step("mail", |key| self.pay(pk, "mail", key, Act::Succeed)).await?,
+            };
         }
         self.pause(course.after).await;
         Ok(())
@@ -166,6 +204,20 @@ impl Teller {
             return Err("no answer from the bank").reason("failing");
         }
         paid.map(|()| 1).definite().reason("declined")
+    }
+
+    /// A mail, which a mail server sends as often as it is told to.
+    async fn mail(&self, pk: &Pk, key: StepKey, act: Act) -> HandlerResult<u32> {
+        self.world.trace.met("begun once");
+        self.pay(pk, "mail", key.clone(), Act::Succeed).await?;
+        let times = self.world.bank.mail(key.as_str());
+        if times > 1 {
+            self.world.promise.broken(11, format_args!("{key} is to run once, and ran {times} times"));
+        }
+        if act == Act::ReplyLost {
+            return Err("no answer from the mail server").reason("failing");
+        }
+        Ok(1)
     }
 
     /// Waits, and if its machine stands still meanwhile, until that is over.

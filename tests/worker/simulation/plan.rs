@@ -84,6 +84,10 @@ pub(crate) struct Script {
     pub(crate) hopeless: bool,
     /// Whether it charges and mails as steps.
     pub(crate) steps: bool,
+    /// Whether the mail must rather not go out than go out twice.
+    pub(crate) once: bool,
+    /// Whether it undoes what it did.
+    pub(crate) undoes: bool,
 }
 
 impl Script {
@@ -365,7 +369,7 @@ fn script(chance: &mut Rng) -> Script {
         // More often than it may fail.
         acts = vec![Act::NotYet; 5];
     }
-    Script { acts, hopeless, steps }
+    Script { acts, hopeless, steps, once: chance.bool(), undoes: chance.bool() }
 }
 
 fn meddling(chance: &mut Rng) -> Meddling {

@@ -108,6 +108,18 @@ fn step_key_of_the_claim_is_found() {
 }
 
 #[test]
+fn step_once_without_a_start_is_found() {
+    let _plant = Plant::of(Planted::OnceWithoutStart);
+    found_within(100, false, "invariant 11");
+}
+
+#[test]
+fn undo_without_a_verdict_is_found() {
+    let _plant = Plant::of(Planted::UndoneWithoutVerdict);
+    found_within(5, false, "invariant 12");
+}
+
+#[test]
 fn delete_without_a_copy_is_found() {
     let _plant = Plant::of(Planted::DeletedWithoutCopy);
     found_within(100, false, "was deleted, and its work is neither done nor dead-lettered");

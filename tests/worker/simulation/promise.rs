@@ -112,7 +112,7 @@ impl Promise {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn broken(&self, rule: u32, what: impl std::fmt::Display) {
+    pub(super) fn broken(&self, rule: u32, what: impl std::fmt::Display) {
         self.trace.violated(format_args!("invariant {rule}: {what}"));
     }
 
@@ -208,11 +208,14 @@ impl Promise {
         if after.failures > self.plan.max_attempts {
             self.broken(7, format_args!("{} counts {} failures", after.pk, after.failures));
         }
+        if let Some(undo) = after.undo.as_ref().filter(|undo| undo.failures > self.plan.max_attempts) {
+            self.broken(7, format_args!("{} counts {} failures of its undo", after.pk, undo.failures));
+        }
         let mut state = self.state();
         if !matches!(write, Write::Change(_)) {
             state.owners.insert(after.owner.clone(), worker);
         }
-        if after.status == Status::Running {
+        if matches!(after.status, Status::Running | Status::Failed) {
             let until = state.leases.entry((after.pk.clone(), after.fence)).or_default();
             *until = after.lease_until.max(*until);
         }
@@ -306,11 +309,30 @@ impl Promise {
         if self.plan.line_of(body).is_guarded() {
             self.run_began_under_its_claim(worker, pk, fence);
         }
+        self.begins(worker, pk, fence)
+    }
+
+    fn begins(&self, worker: usize, pk: &Pk, fence: Fence) -> u64 {
         let mut state = self.state();
         let number = state.runs_begun;
         state.runs_begun += 1;
         state.runs.insert(number, Run { worker, pk: pk.clone(), fence });
         number
+    }
+
+    /// Undoing begins. Answers the run's number.
+    pub(crate) fn undo_began(&self, worker: usize, id: &str, pk: &Pk, fence: Fence) -> u64 {
+        self.groups.run_began(self, id);
+        let now = self.clocks[worker].wall();
+        match self.guard.record(pk) {
+            Some(record) if record.status == Status::Failed && record.fence == fence && now < record.lease_until => {}
+            _ if self.has_just_woken() || self.plan.wild => {}
+            other => {
+                self.broken(12, format_args!("{pk} is undone at {now} under {fence:?}, and its record is {other:?}"));
+            }
+        }
+        self.alone(pk, fence);
+        self.begins(worker, pk, fence)
     }
 
     fn run_began_under_its_claim(&self, worker: usize, pk: &Pk, fence: Fence) {
@@ -325,6 +347,10 @@ impl Promise {
                 self.broken(2, format_args!("{pk} runs at {now} under fence {fence:?}, and its record is {other:?}"));
             }
         }
+        self.alone(pk, fence);
+    }
+
+    fn alone(&self, pk: &Pk, fence: Fence) {
         let state = self.state();
         let beside = state.runs.values().filter(|run| run.pk == *pk && run.fence != fence);
         let overlap = beside.into_iter().find(|run| {

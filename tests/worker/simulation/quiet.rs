@@ -28,8 +28,18 @@ fn nothing_vanished(promise: &Promise, queue: &[Message], dead: &[Message]) {
 
 /// Invariant 5: each step has one effect at the most, and one exactly where its key is done.
 fn done_took_effect_once(promise: &Promise, bank: &Bank) {
-    for ((pk, step), keys) in bank.effects() {
-        if keys.len() > 1 {
+    let effects = bank.effects();
+    for ((pk, step), keys) in &effects {
+        // Each but one has been undone since.
+        let refunds = effects.get(&(pk.clone(), "refund".to_owned())).map_or(0, |keys| keys.len());
+        let allowed = if step == "charge" {
+            1 + refunds
+        } else if refunds > 0 {
+            keys.len()
+        } else {
+            1
+        };
+        if keys.len() > allowed {
             promise.trace.violated(format_args!("invariant 5: {step} of {pk} took effect as each of {keys:?}"));
         }
     }
@@ -58,6 +68,11 @@ fn innocents_are_not_dead(promise: &Promise, dead: &[Message]) {
         let Some(script) = Order::of(&message.body).map(|order| &promise.plan.scripts[order.key()]) else { continue };
         let explained = match note.code.as_str() {
             "takeovers" | "key_reused" => true,
+            // Its worker died in the middle of it, or lost its lease.
+            "step_in_doubt" => script.once,
+            "undo_incomplete" => {
+                script.once || ["takeovers", "key_reused"].iter().any(|code| note.message.starts_with(code))
+            }
             "timed_out" => promise.plan.can_slow(script),
             _ => false,
         };

@@ -292,6 +292,11 @@ impl World {
         *run - 1
     }
 
+    /// Which undo of the key this is, from 0.
+    pub(crate) fn next_undo(&self, key: usize) -> u32 {
+        self.next_run(self.plan.scripts.len() + key)
+    }
+
     /// Whether that is wrong now.
     pub(crate) fn is_wrong(&self, what: Wrong) -> bool {
         let now = self.trace.now();
