@@ -10,7 +10,8 @@
 //! the reason, is dead-lettered. With a guard: runs of one key never overlap under a valid lease; a done key never runs
 //! again while its record lasts; a recorded step never runs again. Every attempt repeats the handler outside its
 //! [steps](JobContext::step); a crash, a lost lease or a lost reply may repeat the steps that were under way, with the same
-//! downstream key. Exceptions are somebody's word: settings (`drop`, `keep`, `open`), retention, an operator.
+//! downstream key, and a step marked [*once*](JobContext::step_once) not even then. Exceptions are somebody's word: settings
+//! (`drop`, `keep`, `open`), retention, an operator, [`Undo::Undone`].
 //!
 //! # A handler
 //!
@@ -84,7 +85,7 @@
 //!              │                      │ held by another ───► delay to the end of its lease
 //!              ▼                      │ store unreachable ─► outage policy of the queue
 //!          dead-letter                ▼
-//!                                   run ends:  failed for good ─► record it ─► dead-letter
+//!                                   run ends:  failed for good ─► record it ─► undo ─► dead-letter
 //!                                              failed          ─► count, release, delay (back-off)
 //!                                              not yet, handler not there, interrupted ─► release, delay, not counted
 //!                                              lease lost      ─► start nothing new; write only what is finished
@@ -94,11 +95,11 @@
 //!
 //! | status | says | who moves it on |
 //! | --- | --- | --- |
-//! | `RUNNING` | its owner may run it, until `lease_until` | the owner: to `DONE`, `RELEASED` or `DEAD`. When the lease has ended, a takeover: it runs again or, from the second takeover on, is `RELEASED` for a while first |
+//! | `RUNNING` | its owner may run it, until `lease_until` | the owner: to `DONE`, `RELEASED`, `FAILED` or `DEAD`. When the lease has ended, a takeover: it runs again or, from the second takeover on, is `RELEASED` for a while first |
 //! | `RELEASED` | nobody runs it | whoever has a message of it, from `not_before` on: to `RUNNING` |
 //! | `DONE` | it took effect | nobody, until it expires; an operator ([`ops`]) |
 //! | `DEAD` | it failed for good; a copy of its message is, or will be, dead-lettered | whoever sends that copy marks it; a message that was redriven, or sent later, begins anew: to `RUNNING` |
-//! | `FAILED` | it failed for good and is being undone | this version writes none; one that it finds, it makes `DEAD` |
+//! | `FAILED` | it failed for good and is being undone | the owner: to `DEAD`, when [`Handler::undo`] has answered or may not be tried again; given back, it stays `FAILED`. When the lease has ended, a takeover, which only goes on undoing |
 //!
 //! # Reading the source
 //!

@@ -18,6 +18,7 @@ mod holding;
 mod lanes;
 mod leases;
 mod life;
+mod once;
 mod pacing;
 mod receiving;
 mod redriving;

@@ -1,5 +1,7 @@
 //! What must hold when nothing goes wrong any more and nothing is under way.
 
+use std::collections::BTreeSet;
+
 use leasehold::{guard::Status, message::Message};
 
 use super::{bank::Bank, handler::Order, plan::UNREACHED, promise::Promise};
@@ -31,7 +33,7 @@ fn done_took_effect_once(promise: &Promise, bank: &Bank) {
     let effects = bank.effects();
     for ((pk, step), keys) in &effects {
         // Each but one has been undone since.
-        let refunds = effects.get(&(pk.clone(), "refund".to_owned())).map_or(0, |keys| keys.len());
+        let refunds = effects.get(&(pk.clone(), "refund".to_owned())).map_or(0, BTreeSet::len);
         let allowed = if step == "charge" {
             1 + refunds
         } else if refunds > 0 {
