@@ -33,7 +33,7 @@ use crate::{
 use claim::{claim, record_afterwards};
 use decide::{Ended, Limits, Next};
 use open::{Opened, identify, open};
-use outcome::{bury, confirm, give_back};
+use outcome::{bury, confirm, give_back, with_commit};
 
 mod body;
 mod claim;
@@ -152,13 +152,14 @@ async fn guarded(
         // The store used up the run's time, and outages do not count (rule G6).
         ended = ended.excused();
     }
+    ended = with_commit(claim, ended);
     // After an outage this is waited for before anything new is taken, or that could be the same work once more.
     let _unwritten = jobs.store.unwritten();
     // What has finished is written first, so that giving the claim back never hides a step that took effect.
     claim.flush().await;
     let next = jobs.next(ended, &claim.pk.0, attempt, delivery.is_last);
     match next {
-        Next::Confirm => confirm(jobs, claim).await,
+        Next::Confirm => confirm(claim).await,
         Next::Bury(failure) => bury(jobs, delivery, claim, failure, attempt).await,
         next => give_back(claim, jobs.again(delivery, &claim.lease, next, attempt), attempt).await,
     }

@@ -110,6 +110,7 @@ impl JobContext {
         let (claim, clock) = match &self.steps {
             Steps::Recorded { claim, clock, taken } => {
                 take(&name, taken)?;
+                super::commit::not_after_commit(claim, || format!("step {name:?}"))?;
                 (claim, clock)
             }
             Steps::Unrecorded { pk } => return work(StepKey::new(pk, &name, 1)).await.map_err(Into::into),
