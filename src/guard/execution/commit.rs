@@ -108,3 +108,84 @@ impl ExecutionLease {
 fn passes(error: &GuardError) -> bool {
     error.is_transient() && !matches!(error, GuardError::Denied(_) | GuardError::Missing)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        guard::{
+            Claim, Claimed, Guard, Owner, Pk, Source,
+            memory::MemoryGuard,
+            outage::{Circuit, Ends},
+        },
+        testing::{Fault, Faults, FaultyGuard},
+    };
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    /// A claim of ten seconds, on a guard with faults and the table `t`.
+    async fn claimed() -> (ExecutionLease, MemoryGuard, Faults) {
+        let (table, faults, clock) = (MemoryGuard::default(), Faults::default(), Clock::simulated(1, 0));
+        table.add_table("t", &["id"]);
+        let guard: Arc<dyn Guard> = Arc::new(FaultyGuard::new(Arc::new(table.clone()), faults.clone()));
+        let sent = clock.now();
+        let claim = Claim {
+            pk: Pk("k".into()),
+            owner: Owner("me".into()),
+            now: sent.wall,
+            lease_until: sent.wall + LEASE,
+            fingerprint: None,
+            source: Source::default(),
+        };
+        let Ok(Claimed::Mine(record)) = guard.claim(&claim).await else { panic!("not claimed") };
+        let circuit = Arc::new(Circuit::new("store", Ends::Probe, clock.clone()));
+        (ExecutionLease::new((guard, circuit), clock, *record, sent, LEASE, LEASE), table, faults)
+    }
+
+    fn write() -> Vec<ItemWrite> {
+        vec![ItemWrite::put("t", [("id", "i")])]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g12_under_a_lease_that_is_over_nothing_is_sent() {
+        let (claim, table, faults) = claimed().await;
+        advance(LEASE).await;
+        let answer = claim.commit(write()).await;
+        assert!(matches!(answer, Err(NotMade::LeaseOver)), "{answer:?}");
+        assert_eq!((faults.calls().get("confirm_with"), table.items("t").len()), (None, 0));
+        assert_eq!(claim.commit_progress(), Progress::Open);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g12_a_commit_is_not_sent_again_when_its_lease_ends_meanwhile() {
+        let (claim, _, faults) = claimed().await;
+        faults.always("confirm_with", Fault::Hang);
+        let answer = claim.commit(write()).await;
+        assert!(matches!(answer, Err(NotMade::Unknown(_))), "{answer:?}");
+        assert!(faults.calls()["confirm_with"] <= 2, "{:?}", faults.calls());
+        assert_eq!(claim.commit_progress(), Progress::Unknown);
+        let again = claim.commit(write()).await;
+        assert!(matches!(again, Err(NotMade::Unknown(None))), "another could be taken for the first: {again:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g12_a_condition_that_fails_after_a_try_without_answer_leaves_open_what_that_makes() {
+        let (claim, table, faults) = claimed().await;
+        faults.next("confirm_with", Fault::Hang);
+        let there = vec![ItemWrite::check("t", [("id", "i")], "attribute_exists(id)")];
+        let answer = claim.commit(there.clone()).await;
+        assert!(matches!(answer, Ok(Committed::Condition { index: 0, .. })), "{answer:?}");
+        assert_eq!(claim.commit_progress(), Progress::Unknown);
+
+        let (claim, ..) = claimed().await;
+        assert!(matches!(claim.commit(there).await, Ok(Committed::Condition { .. })));
+        assert_eq!((claim.commit_progress(), table.items("t").len()), (Progress::Open, 0));
+        assert!(matches!(claim.commit(write()).await, Ok(Committed::Applied)));
+        assert!(matches!(claim.commit(write()).await, Err(NotMade::Repeated)));
+    }
+}

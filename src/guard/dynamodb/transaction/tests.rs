@@ -1,6 +1,9 @@
 //! Cancellations, place by place, and the request itself.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::{
     Client,
@@ -12,8 +15,12 @@ use aws_smithy_mocks::{Rule, RuleMode, mock, mock_client};
 
 use super::*;
 use crate::{
-    clock::{Millis, Seconds},
-    guard::{Change, Claim, Guard, Item, Owner, Pk, Source, Value},
+    clock::{Clock, Millis, Seconds},
+    guard::{
+        Change, Claim, Guard, Item, Owner, Pk, Source, Value,
+        execution::ExecutionLease,
+        outage::{Circuit, Ends},
+    },
 };
 
 fn claim(owner: &str) -> Claim {
@@ -142,25 +149,35 @@ async fn g12_a_token_that_is_taken_is_no_answer_for_only_an_earlier_try_of_this_
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_commit_is_the_same_request_each_time_and_begins_with_the_record() {
+async fn g12_every_try_of_a_commit_is_the_same_request_and_begins_with_the_record() {
     let seen: Arc<Mutex<Vec<TransactWriteItemsInput>>> = Arc::default();
     let sees = Arc::clone(&seen);
+    let conflict = || {
+        let reasons = [because("TransactionConflict", None), none(), none()].to_vec();
+        let cancelled = TransactionCanceledException::builder().set_cancellation_reasons(Some(reasons));
+        TransactWriteItemsError::TransactionCanceledException(cancelled.build())
+    };
     let rule = mock!(Client::transact_write_items)
         .match_requests(move |input| {
             sees.lock().unwrap().push(input.clone());
             true
         })
         .sequence()
+        .error(conflict)
+        .error(conflict)
+        .http_status(500, None)
         .output(|| TransactWriteItemsOutput::builder().build())
-        .repeatedly()
         .build();
-    let guard = guard(&rule);
-    for _ in 0..2 {
-        assert_eq!(guard.confirm_with(&commit()).await.unwrap(), Committed::Applied);
-    }
+    let clock = Clock::simulated(1, 0);
+    let (sent, lease) = (clock.now(), Duration::from_secs(30));
+    let guard: Arc<dyn Guard> = Arc::new(guard(&rule));
+    let circuit = Arc::new(Circuit::new("store", Ends::Probe, clock.clone()));
+    let claim = ExecutionLease::new((guard, circuit), clock, claim("me").record(), sent, lease, lease);
+    assert_eq!(claim.commit(commit().writes).await.unwrap(), Committed::Applied);
+    assert_eq!(rule.num_calls(), 4);
     let seen = seen.lock().unwrap();
-    assert!(seen.len() >= 2 && seen.iter().all(|input| *input == seen[0]), "{seen:#?}");
-    assert_eq!(seen[0].client_request_token(), Some("one-token"));
+    assert!(seen.len() >= 3 && seen.iter().all(|input| *input == seen[0]), "{seen:#?}");
+    assert!(seen[0].client_request_token().is_some_and(|token| (1..=36).contains(&token.len())), "{seen:#?}");
     let items = seen[0].transact_items();
     let ours = items[0].update().unwrap();
     assert_eq!((ours.table_name(), ours.key()["pk"].as_s().unwrap().as_str()), ("leasehold", "ns/op#k"));

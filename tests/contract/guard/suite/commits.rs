@@ -1,6 +1,9 @@
 //! A confirm and business writes in one (rules G3, G12).
 
-use leasehold::guard::{Commit, Committed, Item, ItemWrite, Value};
+use leasehold::{
+    clock::Clock,
+    guard::{Commit, Committed, ItemWrite, Value},
+};
 
 use super::*;
 
@@ -14,9 +17,14 @@ fn row(id: &str, what: &str) -> Item {
     Item::from([("id".to_owned(), Value::from(id)), ("what".to_owned(), Value::from(what))])
 }
 
+/// Backends are shared, and a token names one request of all.
+fn token() -> String {
+    Clock::system().token()
+}
+
 impl Key<'_> {
     fn commit(&self, owner: &str, writes: Vec<ItemWrite>) -> Commit {
-        Commit { pk: self.pk.clone(), confirm: confirm(owner), writes, token: format!("{}-{owner}", self.pk) }
+        Commit { pk: self.pk.clone(), confirm: confirm(owner), writes, token: token() }
     }
 
     async fn commits(&self, commit: &Commit) -> Committed {
@@ -102,12 +110,12 @@ pub(crate) async fn g12_a_condition_that_fails_leaves_everything_as_it_is(fixtur
     let there = Committed::Condition { index: 1, item: Some(row("there", "before")) };
     assert_eq!(key.commits(&taken).await, there);
     let absent = ItemWrite::check(&table, [("id", "absent")], "attribute_exists(id)");
-    let missing = Commit { token: "another".into(), ..key.commit("one", vec![absent, put(&table, "x", "never")]) };
+    let missing = key.commit("one", vec![absent, put(&table, "x", "never")]);
     assert_eq!(key.commits(&missing).await, Committed::Condition { index: 0, item: None });
     assert_eq!(fixture.item(&table, "there").await, Some(row("there", "before")));
     assert_eq!((key.record().await, fixture.item(&table, "x").await), (running, None));
     // It is still ours, and something else can be committed.
-    let other = Commit { token: "a third".into(), ..key.commit("one", vec![put(&table, "x", "made")]) };
+    let other = key.commit("one", vec![put(&table, "x", "made")]);
     assert_eq!(key.commits(&other).await, Committed::Applied);
     assert_eq!(fixture.item(&table, "x").await, Some(row("x", "made")));
 }
@@ -129,7 +137,7 @@ pub(crate) async fn g3_a_commit_sent_twice_is_made_once(fixture: &impl GuardFixt
     let done = key.record().await;
     assert_eq!(key.commits(&commit).await, Committed::Applied);
     // Also when it is so late that its token is forgotten: the record tells.
-    let late = Commit { token: "forgotten".into(), ..commit };
+    let late = Commit { token: token(), ..commit };
     assert_eq!(key.commits(&late).await, Committed::Applied);
     assert_eq!(key.record().await, done);
 }
@@ -152,19 +160,15 @@ pub(crate) async fn g12_what_no_store_takes_writes_nothing(fixture: &impl GuardF
     let own = answered(fixture.guard().facts().await);
     let renew = Commit { confirm: renew("one", 90), ..key.commit("one", vec![put(&table, "x", "never")]) };
     assert!(key.refuses(&renew).await.contains("renew"));
-    for (index, write) in [
+    for write in [
         put(own.name(), "pk", "never"),
         put(&own.arn, "pk", "never"),
         ItemWrite::delete(own.name(), [("pk", key.pk.0.as_str())]),
         put(&table, "x", "twice"),
         put(&table, "there", "odd").when("no expression at all ("),
         ItemWrite::put(&table, [("what", "no key")]),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let commit = Commit { token: index.to_string(), ..key.commit("one", vec![put(&table, "x", "never"), write]) };
-        key.refuses(&commit).await;
+    ] {
+        key.refuses(&key.commit("one", vec![put(&table, "x", "never"), write])).await;
     }
     assert_eq!((key.record().await, fixture.item(&table, "x").await), (running, None));
 }
