@@ -107,3 +107,62 @@ async fn put(client: &Client, table: &str, key: &str, item: &Item, token: &Value
     }
     Ok(Inserted::ThereAlready(found))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use aws_sdk_dynamodb::types::{AttributeValue, error::ConditionalCheckFailedException};
+    use aws_smithy_mocks::{RuleMode, mock, mock_client};
+
+    use super::*;
+
+    fn row() -> Item {
+        Item::from([("id".to_owned(), Value::from("a"))])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g3_a_put_whose_reply_was_lost_is_new_when_it_is_tried_again() {
+        let sent: Arc<Mutex<Vec<AttributeValue>>> = Arc::default();
+        let (sees, stored) = (Arc::clone(&sent), Arc::clone(&sent));
+        let rule = mock!(Client::put_item)
+            .match_requests(move |put| {
+                sees.lock().unwrap().push(put.item().unwrap()[TOKEN].clone());
+                true
+            })
+            .sequence()
+            .http_status(503, None)
+            .error(move || {
+                let mut item = attributes(&row());
+                item.insert(TOKEN.to_owned(), stored.lock().unwrap()[0].clone());
+                let refusal = ConditionalCheckFailedException::builder().set_item(Some(item)).build();
+                PutItemError::ConditionalCheckFailedException(refusal)
+            })
+            .build();
+        let client = mock_client!(aws_sdk_dynamodb, RuleMode::Sequential, [&rule]);
+        assert_eq!(put_new(&client, "t", "id", row()).await.unwrap(), Inserted::New);
+        assert_eq!(rule.num_calls(), 2);
+        let sent = sent.lock().unwrap();
+        assert!(sent.iter().all(|token| *token == sent[0]), "{sent:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_without_the_item_is_no_insert() {
+        let rule = mock!(Client::put_item).then_error(|| {
+            PutItemError::ConditionalCheckFailedException(ConditionalCheckFailedException::builder().build())
+        });
+        let client = mock_client!(aws_sdk_dynamodb, RuleMode::Sequential, [&rule]);
+        assert_eq!(put_new(&client, "t", "id", row()).await.unwrap(), Inserted::ThereAlready(Item::new()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_put_without_an_answer_is_tried_once_more_and_then_told() {
+        let rule = mock!(Client::put_item).sequence().http_status(500, None).repeatedly().build();
+        let client = mock_client!(aws_sdk_dynamodb, RuleMode::Sequential, [&rule], |config| {
+            config.retry_config(aws_sdk_dynamodb::config::retry::RetryConfig::disabled())
+        });
+        let answer = put_new(&client, "t", "id", row()).await;
+        assert!(matches!(answer, Err(GuardError::Unavailable(_))), "{answer:?}");
+        assert_eq!(rule.num_calls(), 2);
+    }
+}

@@ -39,6 +39,12 @@ impl<Backend: Send + Sync> DynamoDbFixture<Backend> {
     }
 }
 
+impl<Backend> DynamoDbFixture<Backend> {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
 #[async_trait]
 impl<Backend: Send + Sync> GuardFixture for DynamoDbFixture<Backend> {
     fn guard(&self) -> &dyn Guard {
