@@ -1,8 +1,8 @@
 //! The guard port: the record that says who may run a key, and the conditional writes that change it.
 //!
 //! Adapters are [`memory`] and [`dynamodb`]. What a write requires, what it makes of a record, and how it is recognised
-//! when its own reply was lost is pure code, shared by all of them: [`Claim`], [`TakeOver`] and [`Change`], and [`Amend`] of
-//! operators. An adapter only carries it out.
+//! when its own reply was lost is pure code, shared by all of them: [`Claim`], [`TakeOver`], [`Change`] and [`Commit`], and
+//! [`Amend`] of operators. An adapter only carries it out.
 
 use std::{fmt, time::Duration};
 
@@ -13,6 +13,7 @@ pub use change::Change;
 pub use claim::{Claim, Source, TakeOver, TakeOverKind};
 pub use control::{Control, ControlKey, Paused};
 pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, UndoAnswer, Undoing};
+pub use transaction::{Commit, Committed, Item, ItemAction, ItemWrite, MOST_WRITES, Value, item};
 
 pub(crate) mod admin;
 pub(crate) mod amend;
@@ -26,6 +27,7 @@ pub(crate) mod outage;
 #[cfg(test)]
 mod properties;
 pub(crate) mod record;
+pub(crate) mod transaction;
 
 /// One table of records.
 ///
@@ -35,8 +37,9 @@ pub(crate) mod record;
 ///   to the letter. On refusal the record that refused comes back from that same write,
 ///   never from a second read.
 /// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
-///   answered as success: [`Claim::answer`], [`Change::answer`] and [`Amend::answer`] tell.
-/// - What [`TakeOver::check`], [`Change::check`], [`Amend::check`] or [`Control::check`] refuses MUST NOT be sent.
+///   answered as success: [`Claim::answer`], [`Change::answer`], [`Commit::answer`] and [`Amend::answer`] tell.
+/// - What [`TakeOver::check`], [`Change::check`], [`Commit::check`], [`Amend::check`] or [`Control::check`] refuses MUST NOT be
+///   sent.
 /// - A record of an unknown version or shape MUST be [`GuardError::Foreign`], never a verdict. So MUST a control, whose
 ///   item of an unknown version MUST NOT be replaced either.
 /// - Dropping a call's future MUST NOT undo what was sent; the outcome is then unknown.
@@ -51,6 +54,13 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
 
     /// Changes a record under the condition that belongs to the change (rule G2).
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError>;
+
+    /// Confirms a record and makes a handler's writes, all together or none (rule G12). A refusal by our own record goes
+    /// before one by a handler's condition. A guard MAY know no transactions: this is then refused, as here.
+    async fn confirm_with(&self, commit: &Commit) -> Result<Committed, GuardError> {
+        let text = format!("this guard knows no transactions, and {} is to be confirmed in one", commit.pk);
+        Err(GuardError::Refused(text))
+    }
 
     /// Replaces a record as an operator wants it, if it is exactly the one that was seen.
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError>;
@@ -101,6 +111,14 @@ pub struct TableFacts {
     pub ttl: Result<Option<String>, String>,
     /// Whether it is kept in several regions.
     pub replication: Replication,
+}
+
+impl TableFacts {
+    /// The table's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.arn.rsplit_once("table/").map_or(&self.arn, |(_, name)| name)
+    }
 }
 
 impl Default for TableFacts {

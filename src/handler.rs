@@ -12,11 +12,13 @@ use futures_util::{
 
 use crate::{guard::UndoAnswer as Undo, key::Key, message::Message};
 
+pub use commit::ConditionFailed;
 pub use context::{CancelCause, Cancelled, JobContext};
 pub use error::{HandlerError, HandlerResult, ResultExt};
 pub use payload::{DecodeError, Payload, Raw};
 pub use steps::StepKey;
 
+mod commit;
 pub(crate) mod context;
 pub(crate) mod error;
 #[cfg(unix)]

@@ -26,7 +26,7 @@ use crate::{
     handler::{
         Cancelled, ErasedHandler, JobContext, Work,
         context::Elsewhere,
-        steps::{Recorder, Steps},
+        steps::{Part, Recorder, Steps},
     },
     key::KeyHash,
     lease::{Visibility, keep},
@@ -37,7 +37,7 @@ use crate::{
 use claim::{claim, record_afterwards};
 use decide::{Ended, Limits, Next};
 use open::{Opened, identify, open};
-use outcome::{confirm, give_back};
+use outcome::{confirm, give_back, with_commit};
 use undo::{fail_for_good, go_on_undoing};
 
 mod body;
@@ -149,12 +149,12 @@ async fn guarded(
         return fail_for_good(jobs, delivery, slot, opened, claim, (failure, claim.claimed.failures)).await;
     }
     let attempt = claim.claimed.failures + 1;
-    let cx = jobs.guarded_context(Arc::clone(&opened.message), claim, attempt);
+    let cx = jobs.guarded_context(Arc::clone(&opened.message), claim, (Part::Work, attempt));
     let (ended, _unwritten) = jobs.run_guarded(Arc::clone(&opened.work), Arc::clone(&cx), claim, slot).await;
     match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
         Next::Confirm => {
             cx.notice_vanished_steps();
-            confirm(jobs, claim).await
+            confirm(claim).await
         }
         Next::Bury(failure) => fail_for_good(jobs, delivery, slot, opened, claim, (failure, attempt)).await,
         next => give_back(claim, jobs.again(delivery, &claim.lease, next, attempt), attempt).await,
@@ -232,14 +232,20 @@ impl Jobs {
             // The store used up the run's time, and outages do not count (rule G6).
             ended = ended.excused();
         }
+        ended = with_commit(claim, ended);
         let unwritten = self.store.unwritten();
         // What has finished is written first, so that giving the claim back never hides a step that took effect.
         claim.flush().await;
         (ended, unwritten)
     }
 
-    fn guarded_context(&self, message: Arc<Message>, claim: &Arc<ExecutionLease>, attempt: u32) -> Arc<JobContext> {
-        let steps = Steps::Recorded(Recorder::new(Arc::clone(claim), self.clock.clone()));
+    fn guarded_context(
+        &self,
+        message: Arc<Message>,
+        claim: &Arc<ExecutionLease>,
+        (part, attempt): (Part, u32),
+    ) -> Arc<JobContext> {
+        let steps = Steps::Recorded(Recorder::new(Arc::clone(claim), self.clock.clone(), part));
         self.context(message, Some(&claim.pk), claim.fence.0, attempt, steps)
     }
 

@@ -150,13 +150,14 @@ pub mod fuzzing;
 
 pub use config::{Config, Problem};
 pub use guard::UndoAnswer as Undo;
+pub use guard::dynamodb::unique;
 #[cfg(unix)]
 pub use handler::exec::ExecHandler;
 #[cfg(feature = "http")]
 pub use handler::http::{HttpHandler, HttpHandlerError};
 pub use handler::{
-    Blocking, CancelCause, Cancelled, DecodeError, FnHandler, Handler, HandlerError, HandlerFn, HandlerResult,
-    JobContext, Keyed, Payload, Raw, ResultExt, StepKey, handler,
+    Blocking, CancelCause, Cancelled, ConditionFailed, DecodeError, FnHandler, Handler, HandlerError, HandlerFn,
+    HandlerResult, JobContext, Keyed, Payload, Raw, ResultExt, StepKey, handler,
 };
 pub use key::Key;
 pub use message::Message;

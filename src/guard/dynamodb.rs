@@ -20,8 +20,8 @@ use aws_sdk_dynamodb::{
 use tokio::sync::Semaphore;
 
 use super::{
-    Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, Replication, TableFacts,
-    TableKey, TakeOver, Written,
+    Amend, Change, Claim, Claimed, Commit, Committed, Control, ControlKey, Guard, GuardError, Pk, Record, Replication,
+    TableFacts, TableKey, TakeOver, Written,
 };
 use crate::clock::Clock;
 use errors::{Answer, meaning, stood_in_the_way};
@@ -33,6 +33,9 @@ mod errors;
 mod expressions;
 pub(crate) mod record;
 mod table;
+mod transaction;
+pub mod unique;
+mod values;
 
 pub use table::create_table;
 
@@ -58,7 +61,9 @@ const PROBE_TTL: Duration = Duration::from_secs(60 * 60);
 /// A DynamoDB table as a guard. Clones share the client.
 ///
 /// Needs `dynamodb:PutItem`, `UpdateItem` and `GetItem` on the table, and for [`Guard::facts`] `DescribeTable` and
-/// `DescribeTimeToLive`.
+/// `DescribeTimeToLive`. [`Guard::confirm_with`] needs nothing more of it, and of the tables that it writes to the right of
+/// each of its writes: `PutItem`, `UpdateItem`, `DeleteItem`, `ConditionCheckItem`.
+/// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html>
 #[derive(Debug, Clone)]
 pub struct DynamoDbGuard {
     client: Client,
@@ -190,6 +195,10 @@ impl Guard for DynamoDbGuard {
             Ok(_) => Ok(Written::Applied),
             Err(found) => Ok(change.answer(found)),
         }
+    }
+
+    async fn confirm_with(&self, commit: &Commit) -> Result<Committed, GuardError> {
+        self.transact(commit).await
     }
 
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {

@@ -24,6 +24,10 @@ use super::{
     Written, outage::Circuit,
 };
 
+pub(crate) use commit::{NotMade, Progress};
+
+mod commit;
+
 /// What came of a write by the owner.
 #[derive(Debug)]
 pub(crate) enum Owned {
@@ -57,6 +61,10 @@ pub(crate) struct ExecutionLease {
     /// The record as it was claimed, but for its steps: they are in `steps`.
     pub(crate) claimed: Record,
     steps: Mutex<Steps>,
+    /// Locked for single looks, never across an await.
+    commit: Mutex<Progress>,
+    /// How long "done" is remembered.
+    done_ttl: Duration,
     pub(crate) lease: Lease,
 }
 
@@ -81,6 +89,7 @@ impl ExecutionLease {
         mut record: Record,
         sent: Moment,
         length: Duration,
+        done_ttl: Duration,
     ) -> Self {
         Self {
             guard,
@@ -91,6 +100,8 @@ impl ExecutionLease {
             fence: record.fence,
             owner: record.owner.clone(),
             steps: Mutex::new(Steps { recorded: std::mem::take(&mut record.steps), ..Steps::default() }),
+            commit: Mutex::default(),
+            done_ttl,
             claimed: record,
         }
     }
@@ -212,9 +223,9 @@ impl ExecutionLease {
         }
     }
 
-    pub(crate) fn confirmation(&self, done_ttl: Duration) -> Change {
+    pub(crate) fn confirmation(&self) -> Change {
         let now = self.clock.wall();
-        Change::Confirm { owner: self.owner.clone(), now, expires_at: (now + done_ttl).seconds() }
+        Change::Confirm { owner: self.owner.clone(), now, expires_at: (now + self.done_ttl).seconds() }
     }
 
     /// The work has failed for good, and is to be undone.

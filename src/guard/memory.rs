@@ -1,6 +1,6 @@
 //! A guard in memory: for tests, simulations and the test kit.
 //!
-//! Owns one map of records and carries out the pure code of `claim.rs`, `change.rs` and `amend.rs`, nothing else; each
+//! Owns one map of records and carries out the pure code of `claim.rs`, `change.rs`, `amend.rs` and `transaction.rs`, nothing else; each
 //! call is one atomic step. It never fails by itself, never loses a reply and never sweeps an expired record: faults
 //! are put in front of it by [`crate::testing`].
 
@@ -12,9 +12,12 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, LARGEST_RECORD, Pk, Record, TableFacts,
-    TakeOver, Written,
+    Amend, Change, Claim, Claimed, Commit, Committed, Control, ControlKey, Guard, GuardError, Item, LARGEST_RECORD, Pk,
+    Record, TableFacts, TakeOver, Value, Written,
 };
+use tables::Tables;
+
+mod tables;
 
 /// A table of records in memory. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +32,7 @@ struct Table {
     history: Vec<(&'static str, Record)>,
     calls: BTreeMap<&'static str, u64>,
     facts: Option<TableFacts>,
+    business: Tables,
 }
 
 #[derive(Debug)]
@@ -69,7 +73,7 @@ impl MemoryGuard {
         self.table().records.remove(pk);
     }
 
-    /// Every write of a record that was applied, in order: its name (`claim`, `take_over`, `amend`, or a [`Change::name`]) and the record
+    /// Every write of a record that was applied, in order: its name (`claim`, `take_over`, `confirm_with`, `amend`, or a [`Change::name`]) and the record
     /// that it made.
     #[must_use]
     pub fn history(&self) -> Vec<(&'static str, Record)> {
@@ -85,6 +89,33 @@ impl MemoryGuard {
     /// What [`Guard::facts`] answers from now on, instead of a table as it should be.
     pub fn set_facts(&self, facts: TableFacts) {
         self.table().facts = Some(facts);
+    }
+
+    /// Adds an empty table for a handler's own items, or empties it: its name, and the names of its key's attributes. For
+    /// [`confirm_with`](crate::JobContext::confirm_with), which makes puts, deletes and checks here, under conditions of
+    /// `attribute_exists(..)` and `attribute_not_exists(..)`, joined by `AND`; anything else it refuses.
+    pub fn add_table(&self, name: &str, key: &[&str]) {
+        self.table().business.add(name, key);
+    }
+
+    /// Puts an item into one of those tables, whatever is there.
+    ///
+    /// # Errors
+    /// There is no such table, or its key is not in the item; the text says which.
+    pub fn put_item(&self, table: &str, item: Item) -> Result<(), String> {
+        self.table().business.put(table, item)
+    }
+
+    /// An item of one of those tables, by its key.
+    pub fn item<V: Into<Value>>(&self, table: &str, key: impl IntoIterator<Item = (&'static str, V)>) -> Option<Item> {
+        let key = key.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        self.table().business.item(table, &key)
+    }
+
+    /// All items of one of those tables, in the order of their keys.
+    #[must_use]
+    pub fn items(&self, table: &str) -> Vec<Item> {
+        self.table().business.items(table)
     }
 
     /// A panic while the lock is held cannot leave the table half-changed: a record is complete before it is put in.
@@ -171,6 +202,23 @@ impl Guard for MemoryGuard {
         change.apply(&mut record);
         table.store(change.name(), record)?;
         Ok(Written::Applied)
+    }
+
+    async fn confirm_with(&self, commit: &Commit) -> Result<Committed, GuardError> {
+        let mut table = self.call("confirm_with");
+        commit.check()?;
+        commit.check_tables(table.facts.clone().unwrap_or_default().name())?;
+        let mut record = match table.found(&commit.pk)? {
+            Some(found) if commit.confirm.applies_to(found) => found.clone(),
+            other => return Ok(commit.answer(other.cloned())),
+        };
+        if let Some(refusal) = table.business.refusal(commit)? {
+            return Ok(refusal);
+        }
+        commit.confirm.apply(&mut record);
+        table.store("confirm_with", record)?;
+        table.business.apply(commit);
+        Ok(Committed::Applied)
     }
 
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {

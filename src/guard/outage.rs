@@ -14,8 +14,8 @@ pub(crate) use circuit::{Circuit, Ends, LONGEST_WORD, Told};
 use crate::causes::in_full;
 
 use super::{
-    Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, Severity, TableFacts, TakeOver,
-    Written,
+    Amend, Change, Claim, Claimed, Commit, Committed, Control, ControlKey, Guard, GuardError, Pk, Record, Severity,
+    TableFacts, TakeOver, Written,
 };
 
 mod absences;
@@ -58,6 +58,14 @@ impl Guard for WatchedGuard {
 
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
         self.told(self.guard.write(pk, change).await)
+    }
+
+    /// A right or a table that is missing may be the handler's: whether it is ours, the next claim tells.
+    async fn confirm_with(&self, commit: &Commit) -> Result<Committed, GuardError> {
+        match self.guard.confirm_with(commit).await {
+            Err(error) if error.severity() == Severity::Outage => Err(error),
+            answer => self.told(answer),
+        }
     }
 
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::guard::StepState;
 
 use super::{HandlerError, HandlerResult, JobContext};
-pub(crate) use recorder::{Begun, Kind, Recorder};
+pub(crate) use recorder::{Begun, Kind, Part, Recorder};
 
 mod recorder;
 

@@ -62,7 +62,8 @@ pub(super) async fn claim(
                     tracing::warn!(%pk, takeovers = record.takeovers, "taken over: its former worker died, or lost its lease");
                 }
                 let guard = (Arc::clone(guard), Arc::clone(&jobs.store));
-                return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, sent, length));
+                let done_ttl = jobs.config.done_ttl;
+                return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, sent, length, done_ttl));
             }
             // Swept, or given up, between the refusal and the takeover: there is nothing in the way any more.
             Ok(Claimed::Refused(None)) => {}
@@ -109,7 +110,7 @@ pub(super) async fn record_afterwards(
 ) {
     let recorded = match claim(jobs, guard, pk, identity, delivery).await {
         Ok(claim) => {
-            let written = claim.write(&claim.confirmation(jobs.config.done_ttl)).await;
+            let written = claim.write(&claim.confirmation()).await;
             matches!(written, Ok(Owned::Applied | Owned::Done))
         }
         Err(settlement) => matches!(settlement, Settlement::Delete(Deleted::Suppressed)),

@@ -151,6 +151,17 @@ pub(super) enum Ended {
 }
 
 impl Ended {
+    /// In words, for the log.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::Returned(Ok(())) => "it returned".to_owned(),
+            Self::Returned(Err(error)) => format!("{}: {error}", error.code()),
+            Self::Unanswered(failure) => format!("{}: {}", failure.code, failure.text),
+            Self::TimedOut { .. } => "it ran past its time budget".to_owned(),
+            Self::Interrupted { .. } => "it was told to stop".to_owned(),
+        }
+    }
+
     /// A run that ran out of time for a reason that is not its own was interrupted.
     pub(super) fn excused(self) -> Self {
         match self {

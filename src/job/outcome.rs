@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::{Jobs, decide::Next};
+use super::{
+    Jobs,
+    decide::{Ended, Next},
+};
 use crate::{
     causes::in_full,
     clock::Millis,
     guard::{
         Failure, GuardError, Record, Status, UndoAnswer, Undoing,
-        execution::{ExecutionLease, Failed, Owned},
+        execution::{ExecutionLease, Failed, Owned, Progress},
         outage::LONGEST_WORD,
     },
     lease::Lease,
@@ -26,12 +29,29 @@ use crate::{
     testing::{Planted, planted},
 };
 
-/// Records that the work took effect.
-pub(super) async fn confirm(jobs: &Jobs, claim: &ExecutionLease) -> Settlement {
-    if planted(Planted::ConfirmAfterDelete) {
+/// How a run ended, seen together with what it committed (rule G12): what is committed is done, however the run ends, and
+/// what may be is never confirmed without its writes.
+pub(super) fn with_commit(claim: &ExecutionLease, ended: Ended) -> Ended {
+    match (claim.commit_progress(), ended) {
+        (Progress::Made, Ended::Returned(Ok(()))) => Ended::Returned(Ok(())),
+        (Progress::Made, ended) => {
+            let how = ended.told();
+            tracing::warn!(pk = %claim.pk, how, "the run ended otherwise after its work was committed, which is done");
+            Ended::Returned(Ok(()))
+        }
+        (Progress::Unknown, Ended::Returned(Ok(()))) => Ended::Interrupted { still_running: false },
+        // The store used up the run's time.
+        (Progress::Unknown, ended) => ended.excused(),
+        (Progress::Open, ended) => ended,
+    }
+}
+
+/// Records that the work took effect, if that is not recorded yet.
+pub(super) async fn confirm(claim: &ExecutionLease) -> Settlement {
+    if claim.commit_progress() == Progress::Made || planted(Planted::ConfirmAfterDelete) {
         return Settlement::Delete(Deleted::Done);
     }
-    match claim.insist(&claim.confirmation(jobs.config.done_ttl)).await {
+    match claim.insist(&claim.confirmation()).await {
         Ok(Owned::Applied | Owned::Done) => Settlement::Delete(Deleted::Done),
         Ok(Owned::Lost(record)) => {
             tracing::warn!(pk = %claim.pk, "the work ended after another worker had taken over; what it recorded counts");

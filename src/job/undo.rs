@@ -18,7 +18,7 @@ use crate::{
         Failure, UndoAnswer, Undoing,
         execution::{ExecutionLease, Failed, Owned},
     },
-    handler::{HandlerResult, JobContext, Work},
+    handler::{HandlerResult, JobContext, Work, steps::Part},
     key::Key,
     message::Delivery,
     settle::Settlement,
@@ -94,7 +94,7 @@ async fn undo(
     let attempt = counts.failures + 1;
     let undoing = Arc::new(Undo { work: opened.work, answer: OnceLock::new() });
     let work: Arc<dyn Work> = Arc::<Undo>::clone(&undoing);
-    let cx = jobs.guarded_context(opened.message, claim, attempt);
+    let cx = jobs.guarded_context(opened.message, claim, (Part::Undo, attempt));
     let (ended, _unwritten) = jobs.run_guarded(work, cx, claim, slot).await;
     match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
         Next::Confirm => {

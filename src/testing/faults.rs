@@ -72,8 +72,8 @@ pub enum Failure {
 #[non_exhaustive]
 pub struct Call {
     /// Of a queue: `receive`, `delete`, `change_visibility`, `send`, `facts`. Of a guard: `claim`, `take_over`, a change
-    /// by its name (`renew`, `step`, `confirm`, `release`, `fail`, `bury`, `copied`), `read`, `probe`, `control`, `set_control`, `facts`. Of a
-    /// broker: `open`. Of bodies: `get`, `delete`.
+    /// by its name (`renew`, `step`, `confirm`, `release`, `fail`, `bury`, `copied`), `confirm_with`, `read`, `probe`, `control`,
+    /// `set_control`, `facts`. Of a broker: `open`. Of bodies: `get`, `delete`.
     pub operation: &'static str,
     /// The record's key or the receipt handle; where a call has neither, the queue's name, or nothing.
     pub subject: String,

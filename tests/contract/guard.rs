@@ -5,12 +5,17 @@
 mod suite;
 #[cfg(feature = "demo")]
 mod dynamodb;
+#[cfg(feature = "demo")]
+#[macro_use]
+mod expressions;
 mod memory;
 
 guard_contract!(in_memory, super::memory::MemoryFixture::default());
 
 #[cfg(feature = "demo")]
 guard_contract!(embedded, super::embedded_engine().await);
+#[cfg(feature = "demo")]
+expressions_contract!(expressions_embedded, super::embedded_engine().await);
 
 #[cfg(feature = "demo")]
 #[expect(clippy::expect_used, reason = "a helper of tests, which clippy takes for production code here")]

@@ -10,6 +10,7 @@ mod api;
 mod bench;
 mod bodies;
 mod carrying;
+mod committing;
 mod crashes;
 mod edges;
 mod envelopes;

@@ -46,6 +46,9 @@ where
         ) => GuardError::Throttled(Some(error.into())),
         // The SDK does not try a transaction's conflict again, and it need not: it is this key's delay.
         ("TransactionConflictException" | "ReplicatedWriteConflictException", _) => GuardError::Conflict,
+        // An earlier try of the same transaction is not at its end yet; or it was taken for another, because the SDK writes
+        // the members of maps in any order. A token belongs to one commit, so that earlier try alone can be meant.
+        ("TransactionInProgressException" | "IdempotentParameterMismatchException", _) => GuardError::NoAnswer(Some(error.into())),
         ("ResourceNotFoundException", _) => GuardError::Missing,
         (
             "AccessDeniedException"
@@ -74,7 +77,7 @@ where
 /// DynamoDB has no code for an item that is too large: `PutItem` says "Item size has exceeded the maximum allowed
 /// size", `UpdateItem` "Item size to update has exceeded the maximum allowed size". Expressions have a size limit too,
 /// told in much the same words.
-fn is_about_size(said: &str) -> bool {
+pub(super) fn is_about_size(said: &str) -> bool {
     said.contains("Item size") && said.contains("exceeded the maximum allowed size")
 }
 

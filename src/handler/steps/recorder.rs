@@ -20,7 +20,10 @@ use crate::{
     testing::{Planted, planted},
 };
 
-use super::{super::Cancelled, HandlerError, HandlerResult, StepKey};
+use super::{
+    super::{Cancelled, commit::not_after_commit},
+    HandlerError, HandlerResult, StepKey,
+};
 
 /// Whether a step whose outcome is not known may run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +34,20 @@ pub(crate) enum Kind {
     Once,
 }
 
+/// What a run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The work.
+    Work,
+    /// It undoes it.
+    Undo,
+}
+
 /// Records the steps of one run in the claim's record.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    claim: Arc<ExecutionLease>,
+    pub(crate) claim: Arc<ExecutionLease>,
+    pub(crate) part: Part,
     clock: Clock,
     taken: Mutex<Taken>,
 }
@@ -72,13 +85,14 @@ const RESERVED: usize = 4 * 1024;
 const LONGEST_NAME: usize = 255;
 
 impl Recorder {
-    pub(crate) fn new(claim: Arc<ExecutionLease>, clock: Clock) -> Self {
-        Self { claim, clock, taken: Mutex::default() }
+    pub(crate) fn new(claim: Arc<ExecutionLease>, clock: Clock, part: Part) -> Self {
+        Self { claim, part, clock, taken: Mutex::default() }
     }
 
     /// Takes a step by its name: it is recorded, or it may run now.
     pub(crate) async fn begin(&self, name: String, kind: Kind, cancelled: &Cancelled) -> HandlerResult<Begun> {
         self.take(&name)?;
+        not_after_commit(&self.claim, || format!("step {name:?}"))?;
         let generation = match self.claim.step(&name) {
             Some(step) if step.state == StepState::Done => {
                 self.notice_order(&name);

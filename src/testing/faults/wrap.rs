@@ -13,8 +13,8 @@ use super::{CALL_TIMEOUT, Failure, Faults};
 use crate::{
     bodies::{Bodies, BodyError},
     guard::{
-        Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver,
-        Written,
+        Amend, Change, Claim, Claimed, Commit, Committed, Control, ControlKey, Guard, GuardError, Pk, Record,
+        TableFacts, TakeOver, Written,
     },
     message::{Pointer, ReceiptHandle},
     queue::{Broker, Depth, Move, MoveTask, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received},
@@ -111,6 +111,12 @@ impl Guard for FaultyGuard {
         let (inner, owned_pk, owned) = (Arc::clone(&self.inner), pk.clone(), change.clone());
         let call = async move { inner.write(&owned_pk, &owned).await };
         self.faults.carry_out(change.name(), &pk.0, CALL_TIMEOUT, call).await
+    }
+
+    async fn confirm_with(&self, commit: &Commit) -> Result<Committed, GuardError> {
+        let (inner, owned) = (Arc::clone(&self.inner), commit.clone());
+        let call = async move { inner.confirm_with(&owned).await };
+        self.faults.carry_out("confirm_with", &commit.pk.0, CALL_TIMEOUT, call).await
     }
 
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     Client, Config,
     config::{BehaviorVersion, Credentials, Region},
-    types::AttributeValue,
+    types::{AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
 };
 use leasehold::guard::{
-    Guard, Pk,
+    Guard, Item, Pk, Value,
     dynamodb::{DynamoDbGuard, create_table},
 };
 
@@ -39,6 +39,12 @@ impl<Backend: Send + Sync> DynamoDbFixture<Backend> {
     }
 }
 
+impl<Backend> DynamoDbFixture<Backend> {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
 #[async_trait]
 impl<Backend: Send + Sync> GuardFixture for DynamoDbFixture<Backend> {
     fn guard(&self) -> &dyn Guard {
@@ -50,5 +56,31 @@ impl<Backend: Send + Sync> GuardFixture for DynamoDbFixture<Backend> {
         let update =
             update.update_expression("SET v = :v").expression_attribute_values(":v", AttributeValue::N("99".into()));
         update.send().await.expect("an item");
+    }
+
+    async fn business_table(&self) -> String {
+        let name = format!("{}-business", self.table);
+        let hash = KeySchemaElement::builder().attribute_name("id").key_type(KeyType::Hash).build();
+        let id = AttributeDefinition::builder().attribute_name("id").attribute_type(ScalarAttributeType::S).build();
+        let create = self.client.create_table().table_name(&name).key_schema(hash.expect("a key"));
+        let create = create.attribute_definitions(id.expect("an attribute")).billing_mode(BillingMode::PayPerRequest);
+        create.send().await.expect("a table");
+        name
+    }
+
+    async fn put_item(&self, table: &str, item: Item) {
+        let item = item.into_iter().map(|(name, value)| match value {
+            Value::S(text) => (name, AttributeValue::S(text)),
+            other => panic!("{name} is {other:?}"),
+        });
+        self.client.put_item().table_name(table).set_item(Some(item.collect())).send().await.expect("an item");
+    }
+
+    async fn item(&self, table: &str, id: &str) -> Option<Item> {
+        let key = AttributeValue::S(id.to_owned());
+        let get = self.client.get_item().table_name(table).key("id", key).consistent_read(true);
+        let item = get.send().await.expect("an answer").item?;
+        let text = |value: AttributeValue| value.as_s().expect("a text").clone().into();
+        Some(item.into_iter().map(|(name, value)| (name, text(value))).collect())
     }
 }

@@ -1,7 +1,9 @@
 //! The guard in memory.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, which clippy takes for production code here")]
+
 use async_trait::async_trait;
-use leasehold::guard::{Guard, Pk, memory::MemoryGuard};
+use leasehold::guard::{Guard, Item, Pk, memory::MemoryGuard};
 
 use super::suite::GuardFixture;
 
@@ -18,5 +20,18 @@ impl GuardFixture for MemoryFixture {
 
     async fn make_foreign(&self, pk: &Pk) {
         self.guard.put_foreign(pk.clone());
+    }
+
+    async fn business_table(&self) -> String {
+        self.guard.add_table("business", &["id"]);
+        "business".to_owned()
+    }
+
+    async fn put_item(&self, table: &str, item: Item) {
+        self.guard.put_item(table, item).expect("an item of the table");
+    }
+
+    async fn item(&self, table: &str, id: &str) -> Option<Item> {
+        self.guard.item(table, [("id", id)])
     }
 }

@@ -21,8 +21,8 @@ use leasehold::{
     Handler, HandlerError, HandlerResult, JobContext, ResultExt, Shutdown, Worker,
     aws::{self, Aws},
     guard::{
-        Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver,
-        Written, dynamodb::DynamoDbGuard,
+        Amend, Change, Claim, Claimed, Commit, Committed, Control, ControlKey, Guard, GuardError, Pk, Record,
+        TableFacts, TakeOver, Written, dynamodb::DynamoDbGuard,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -201,6 +201,10 @@ impl Guard for CountsBeats {
             tracing::debug!(%error, "a beat is not counted");
         }
         written
+    }
+
+    async fn confirm_with(&self, commit: &Commit) -> Result<Committed, GuardError> {
+        self.guard.confirm_with(commit).await
     }
 
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {

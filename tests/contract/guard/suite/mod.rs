@@ -11,14 +11,15 @@ use async_trait::async_trait;
 use leasehold::{
     clock::{Millis, Seconds},
     guard::{
-        Change, Claim, Claimed, Control, ControlKey, Failure, Guard, GuardError, Owner, Paused, Pk, Record, Source,
-        Status, Step, StepState, TakeOver, TakeOverKind, UndoAnswer, Undoing, Written,
+        Change, Claim, Claimed, Control, ControlKey, Failure, Guard, GuardError, Item, Owner, Paused, Pk, Record,
+        Source, Status, Step, StepState, TakeOver, TakeOverKind, UndoAnswer, Undoing, Written,
     },
 };
 
 pub(crate) mod amendments;
 pub(crate) mod changes;
 pub(crate) mod claims;
+pub(crate) mod commits;
 pub(crate) mod controls;
 pub(crate) mod records;
 pub(crate) mod steps;
@@ -32,6 +33,15 @@ pub(crate) trait GuardFixture: Sync {
 
     /// Makes the record of this key one of a later version, and changes nothing else of it.
     async fn make_foreign(&self, pk: &Pk);
+
+    /// Makes an empty table for a handler's items, with the text `id` as its key, and names it.
+    async fn business_table(&self) -> String;
+
+    /// Puts an item into such a table; its attributes are texts.
+    async fn put_item(&self, table: &str, item: Item);
+
+    /// The item of this id, whose attributes are texts.
+    async fn item(&self, table: &str, id: &str) -> Option<Item>;
 }
 
 macro_rules! guard_contract {
@@ -61,6 +71,18 @@ macro_rules! guard_contract {
                 l5_a_late_renewal_never_shortens_the_lease,
                 s3_failed_stays_failed_when_it_is_given_back,
                 t3_only_the_same_failure_is_marked_as_copied,
+            }
+            commits {
+                g12_the_record_is_done_and_everything_is_written,
+                g12_without_writes_it_is_a_confirm,
+                g12_a_former_owner_writes_nothing,
+                g12_only_what_runs_is_committed,
+                g12_a_condition_that_fails_leaves_everything_as_it_is,
+                g12_of_a_lost_claim_and_a_condition_the_claim_is_told,
+                g12_what_no_store_takes_writes_nothing,
+                g12_a_record_that_is_full_is_committed,
+                g3_a_commit_sent_twice_is_made_once,
+                g2_what_is_committed_is_never_undone,
             }
             takeovers {
                 g1_a_takeover_takes_the_record_that_was_seen,
