@@ -261,7 +261,9 @@ async fn g6_under_a_claim_a_failure_counts_from_its_record_on() {
 #[tokio::test(start_paused = true)]
 async fn t3_under_a_claim_what_has_failed_for_good_runs_once_and_a_crash_may_cost_a_second_copy() {
     let points = [
-        (Before("bury"), [2, 2, 1, 1, 1]),
+        (Before("fail"), [2, 2, 1, 1, 1]),
+        (After("fail"), [1, 1, 1, 1, 1]),
+        (Before("bury"), [1, 1, 1, 1, 1]),
         (After("bury"), [1, 1, 1, 1, 1]),
         (Before("send"), [1, 1, 1, 1, 1]),
         (After("send"), [1, 1, 1, 2, 1]),

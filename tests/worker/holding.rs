@@ -164,7 +164,7 @@ async fn what_is_kept_in_its_queue_does_not_put_the_brake_on_each_time_it_comes_
             let rest = if id % 3 == 0 { r#","first":["fail_for_good","fail_for_good","fail_for_good"]"# } else { "" };
             send(&bed, id..id + 1, rest);
         }
-        let malformed = 30;
+        let malformed = 15;
         (0..malformed).for_each(|_| drop(bed.send("jobs", "{")));
         (150..250).for_each(|id| send(&bed, id..id + 1, ""));
         let worker = worker(&bed, &book, &[("LEASEHOLD_DEAD_LETTER", "keep"), ("LEASEHOLD_GUARD", guard)]);
