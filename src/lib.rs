@@ -8,7 +8,8 @@
 //!
 //! At least once, nothing lost by our own hand: a message leaves its queue only when its work is done or a copy of it, with
 //! the reason, is dead-lettered. With a guard: runs of one key never overlap under a valid lease; a done key never runs
-//! again while its record lasts; a recorded step never runs again. Every attempt repeats the handler outside its
+//! again while its record lasts; a recorded step never runs again; writes that are [confirmed](JobContext::confirm_with) in the
+//! record's transaction happen once or not at all. Every attempt repeats the handler outside its
 //! [steps](JobContext::step); a crash, a lost lease or a lost reply may repeat the steps that were under way, with the same
 //! downstream key, and a step marked [*once*](JobContext::step_once) not even then. Exceptions are somebody's word: settings
 //! (`drop`, `keep`, `open`), retention, an operator, [`Undo::Undone`].

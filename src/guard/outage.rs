@@ -99,7 +99,8 @@ impl Guard for WatchedGuard {
 mod tests {
     use super::*;
     use crate::{
-        clock::Clock,
+        clock::{Clock, Millis, Seconds},
+        guard::Owner,
         testing::{Failure, Fault, Faults, FaultyGuard, MemoryGuard},
     };
 
@@ -120,6 +121,26 @@ mod tests {
         for _ in 0..circuit::UNANSWERED_IN_A_ROW {
             assert!(guard.set_control(&key, &Control::default()).await.is_ok());
             assert!(guard.read(&pk).await.is_err());
+        }
+        assert!(circuit.is_open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g8_a_right_that_a_commit_lacks_opens_no_circuit_and_its_silence_does() {
+        let faults = Faults::default();
+        let circuit = Arc::new(Circuit::new("store", Ends::Probe, Clock::simulated(1, 0)));
+        let table = FaultyGuard::new(Arc::new(MemoryGuard::default()), faults.clone());
+        let guard = WatchedGuard::new(Arc::new(table), Arc::clone(&circuit));
+        let confirm = Change::Confirm { owner: Owner("me".into()), now: Millis(1), expires_at: Seconds(9) };
+        let commit = Commit { pk: Pk("k".into()), confirm, writes: Vec::new(), token: "t".into() };
+        for failure in [Failure::Denied, Failure::Missing] {
+            faults.next("confirm_with", Fault::Fail(failure));
+            assert!(guard.confirm_with(&commit).await.is_err());
+            assert!(!circuit.is_open(), "the table may be the handler's");
+        }
+        faults.always("confirm_with", Fault::Fail(Failure::NoAnswer));
+        for _ in 0..circuit::UNANSWERED_IN_A_ROW {
+            assert!(guard.confirm_with(&commit).await.is_err());
         }
         assert!(circuit.is_open());
     }

@@ -356,6 +356,8 @@ async fn g12_what_is_committed_is_done_however_the_run_ends() {
         assert_eq!((grants.commits().len(), grants.record().failures), (1, 0), "{then}");
         grants.is_granted_once();
         assert_eq!(*grants.steps.lock().unwrap(), 0, "nothing begins after the end");
+        let calls = grants.faults().calls();
+        assert!(["confirm", "release", "bury", "step"].iter().all(|write| !calls.contains_key(*write)), "{calls:?}");
         assert!(grants.record().steps.is_empty() && grants.bed.guard.items("grants").len() == 1, "{then}");
     }
 }

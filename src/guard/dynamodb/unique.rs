@@ -94,10 +94,7 @@ async fn put(client: &Client, table: &str, key: &str, item: &Item, token: &Value
         .condition_expression("attribute_not_exists(#key)")
         .expression_attribute_names("#key", key)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-    let error = match within_timeout(put.send()).await {
-        Ok(_) => return Ok(Inserted::New),
-        Err(error) => error,
-    };
+    let Err(error) = within_timeout(put.send()).await else { return Ok(Inserted::New) };
     let Some(PutItemError::ConditionalCheckFailedException(refusal)) = error.as_service_error() else {
         return Err(meaning(error));
     };

@@ -1,4 +1,6 @@
 //! Values and items of handlers in the SDK's types, and back.
+//!
+//! Owns the one place where both meet; what comes back is what was given.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 

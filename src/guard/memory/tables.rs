@@ -121,8 +121,9 @@ fn holds(write: &ItemWrite, item: Option<&Item>) -> Result<bool, String> {
     let mut holds = true;
     for part in condition.split(" AND ").map(bare).filter(|part| !part.is_empty()) {
         let (function, path) = part.strip_suffix(')').and_then(|part| part.split_once('(')).unwrap_or((part, ""));
-        let name = write.names.get(path.trim()).map_or(path.trim(), String::as_str);
-        let is_path = path.trim().starts_with('#') || name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let placed = write.names.get(path.trim()).map(String::as_str);
+        let name = placed.unwrap_or(path.trim());
+        let is_path = placed.is_some() || name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let is_there = item.is_some_and(|item| item.contains_key(name));
         holds &= match function.trim() {
             _ if name.is_empty() || !is_path => return Err(format!("the condition {condition:?}: {ELSEWHERE}")),
@@ -141,4 +142,78 @@ fn bare(mut part: &str) -> &str {
         part = inner.trim();
     }
     part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::{Millis, Seconds},
+        guard::{Change, Owner, Pk, item},
+    };
+
+    fn tables() -> Tables {
+        let mut tables = Tables::default();
+        tables.add("t", &["id", "at"]);
+        tables.put("t", row("a", 1)).unwrap();
+        tables
+    }
+
+    fn row(id: &str, at: u64) -> Item {
+        item(&serde_json::json!({"id": id, "at": at, "text": "x"})).unwrap()
+    }
+
+    fn key(id: &str, at: u64) -> [(&'static str, Value); 2] {
+        [("id", Value::from(id)), ("at", Value::from(at))]
+    }
+
+    fn answer(write: ItemWrite) -> Result<Option<Committed>, GuardError> {
+        let confirm = Change::Confirm { owner: Owner("me".into()), now: Millis(1), expires_at: Seconds(9) };
+        tables().refusal(&Commit { pk: Pk("k".into()), confirm, writes: vec![write], token: "t".into() })
+    }
+
+    #[test]
+    fn a_condition_is_whether_attributes_are_there() {
+        let check = |id, condition: &str| ItemWrite::check("t", key(id, 1), condition);
+        for (write, holds) in [
+            (check("a", "attribute_exists(id)"), true),
+            (check("a", "attribute_not_exists(id)"), false),
+            (check("b", "attribute_exists(id)"), false),
+            (check("b", "attribute_not_exists(id)"), true),
+            (check("a", "attribute_exists(#t) AND attribute_not_exists(other)").name("#t", "text"), true),
+            (check("a", "attribute_exists(id) AND attribute_exists(other)"), false),
+            (check("a", "attribute_exists(id)").when("attribute_exists(other)"), false),
+            (check("a", "attribute_exists(id)").when(" attribute_exists( text )"), true),
+            (ItemWrite::put("t", row("a", 2)).when("attribute_not_exists(id)"), true),
+        ] {
+            let answer = answer(write.clone()).unwrap();
+            assert_eq!(answer.is_none(), holds, "{write:?}: {answer:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_never_taken_for_true() {
+        let check = |condition: &str| ItemWrite::check("t", key("a", 1), condition);
+        let elsewhere = "test it on the embedded engine";
+        for (write, told) in [
+            (ItemWrite::update("t", key("a", 1), "SET n = n + :one").value(":one", 1), elsewhere),
+            (check("n = :one").value(":one", 1), elsewhere),
+            (check("attribute_exists(id) OR attribute_exists(other)"), elsewhere),
+            (check("NOT attribute_exists(id)"), elsewhere),
+            (check("attribute_exists(a.b)"), elsewhere),
+            (check("attribute_not_exists(#unnamed)"), elsewhere),
+            (check("attribute_exists()"), elsewhere),
+            (check("attribute_type(id, :t)").value(":t", "S"), elsewhere),
+            (check("(attribute_exists(id)"), elsewhere),
+            (check("attribute_exists(id)").name("#n", "n"), "#n is in no expression"),
+            (check("attribute_exists(id)").value(":v", 1), ":v is in no expression"),
+            (ItemWrite::put("other", row("a", 1)), "MemoryGuard::add_table"),
+            (ItemWrite::put("t", [("id", "a")]), "the key's attribute \"at\" is missing"),
+            (ItemWrite::put("t", [("id", Value::from(true)), ("at", Value::from(1))]), "no text, number or bytes"),
+            (ItemWrite::delete("t", row("a", 1)), "the key of \"t\" is [\"id\", \"at\"]"),
+        ] {
+            let answer = answer(write.clone());
+            assert!(matches!(&answer, Err(GuardError::Refused(what)) if what.contains(told)), "{write:?}: {answer:?}");
+        }
+    }
 }

@@ -1,4 +1,6 @@
-//! Attribute values as DynamoDB has them, made from Rust's values and from JSON.
+//! Attribute values as DynamoDB has them, made from the values of Rust and of JSON.
+//!
+//! Owns how large they are, as far as it can be told from here. A number stays the text that it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 

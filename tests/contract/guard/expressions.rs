@@ -1,5 +1,7 @@
 //! What only DynamoDB itself can do, wherever it is: update expressions in a commit, and items that are put once.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for production code here")]
+
 use leasehold::{
     clock::{Clock, Millis, Seconds},
     guard::{Change, Claim, Claimed, Commit, Committed, GuardError, Item, ItemWrite, Owner, Pk, Source, Status, Value},
