@@ -6,6 +6,7 @@
 //!
 //! What it cannot promise: anything outside of DynamoDB. And a balance that many jobs change at once makes transactions
 //! conflict; they are tried again.
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use leasehold::{Handler, HandlerResult, JobContext, guard::ItemWrite};
 use serde::Deserialize;
@@ -44,7 +45,7 @@ impl Handler for Grant {
         match given {
             // Given by a run whose record is gone: there is nothing left to do.
             Err(error) if error.condition().is_some_and(|failed| failed.index == 0) => Ok(()),
-            given => given,
+            given => given.inspect(|()| println!("{} cents granted to {}", granted.cents, granted.account)),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use leasehold::{Handler, HandlerResult, JobContext, ResultExt};
 use serde::Deserialize;
 
-use crate::outside::Outside;
+use super::outside::Outside;
 
 pub(crate) const MESSAGE: &str = r#"{"payment_id":"p-1","cents":1200,"card":"tok_visa"}"#;
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use leasehold::{Handler, HandlerResult, JobContext, Key};
 use serde::Deserialize;
 
-use crate::outside::Outside;
+use super::outside::Outside;
 
 pub(crate) const MESSAGE: &str = r#"{"to":"ann@example.org","campaign":"welcome"}"#;
 

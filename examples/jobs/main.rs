@@ -11,6 +11,7 @@ mod email;
 mod outside;
 mod record;
 mod saga;
+mod tables;
 mod webhook;
 
 use std::{error::Error, sync::Arc, time::Duration};
@@ -46,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     engine.create_queue(QUEUE, Some(("jobs-dlq", 100))).await?;
     create_table(&aws.dynamodb(), "leasehold").await?;
     for (table, key) in [balance::TABLES[0], balance::TABLES[1], record::TABLE] {
-        outside::table(&aws.dynamodb(), table, key).await?;
+        tables::make(&aws.dynamodb(), table, key).await?;
     }
     let queue = aws.sqs().open(&QueueAddress::Name(QUEUE.to_owned())).await?;
     for _ in 0..2 {

@@ -8,10 +8,6 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
-};
 use leasehold::{HandlerError, HandlerResult};
 
 /// How long a call takes.
@@ -70,18 +66,4 @@ impl Outside {
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Makes a table of the business's own.
-pub(crate) async fn table(dynamodb: &Client, name: &str, key: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let kind = ScalarAttributeType::S;
-    dynamodb
-        .create_table()
-        .table_name(name)
-        .billing_mode(BillingMode::PayPerRequest)
-        .attribute_definitions(AttributeDefinition::builder().attribute_name(key).attribute_type(kind).build()?)
-        .key_schema(KeySchemaElement::builder().attribute_name(key).key_type(KeyType::Hash).build()?)
-        .send()
-        .await?;
-    Ok(())
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use leasehold::{Handler, HandlerResult, JobContext, ResultExt, Undo};
 use serde::Deserialize;
 
-use crate::outside::Outside;
+use super::outside::Outside;
 
 pub(crate) const MESSAGE: &str = r#"{"order_id":"o-1","sku":"sold-out"}"#;
 

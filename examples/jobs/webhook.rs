@@ -11,7 +11,7 @@ use std::sync::Arc;
 use leasehold::{Handler, HandlerResult, JobContext};
 use serde::Deserialize;
 
-use crate::outside::Outside;
+use super::outside::Outside;
 
 pub(crate) const MESSAGE: &str = r#"{"event":"order.paid","order":"o-3","url":"https://example.org/hook"}"#;
 

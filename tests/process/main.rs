@@ -20,6 +20,7 @@ mod guard_command;
 mod health;
 mod hole;
 mod http;
+mod jobs;
 mod kill;
 mod moments;
 mod outage;

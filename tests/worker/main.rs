@@ -16,6 +16,7 @@ mod edges;
 mod envelopes;
 mod guarding;
 mod holding;
+mod jobs;
 mod lanes;
 mod leases;
 mod life;
