@@ -13,7 +13,7 @@ pub use change::Change;
 pub use claim::{Claim, Source, TakeOver, TakeOverKind};
 pub use control::{Control, ControlKey, Paused};
 pub use record::{Failure, Fence, Owner, Pk, Record, Status, Step, StepState, UndoAnswer, Undoing};
-pub use transaction::{Commit, Committed, Item, ItemAction, ItemWrite, MOST_WRITES, Value, item};
+pub use transaction::{Commit, Committed, Item, ItemAction, ItemWrite, MOST_WRITES, Value, from_item, item};
 
 pub(crate) mod admin;
 pub(crate) mod amend;

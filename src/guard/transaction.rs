@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{Change, GuardError, LARGEST_RECORD, Pk, Record, Written};
 
-pub use value::{Item, Value, item};
+pub use value::{Item, Value, from_item, item};
 
 mod value;
 

@@ -25,7 +25,7 @@ pub struct ConditionFailed {
     pub index: usize,
     /// Its table, as the write names it.
     pub table: String,
-    /// The item as it is; `None` if there is none.
+    /// The item as it is; `None` if there is none. [`from_item`](crate::guard::from_item) makes a type of yours of it.
     pub item: Option<Item>,
 }
 

@@ -429,6 +429,17 @@ async fn g12_others_at_the_same_items_use_no_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g6_time_that_a_slow_store_takes_from_a_commit_is_no_failed_attempt() {
+    let grants = Grants::new(r#"{"id":"a"}"#);
+    lose_all_tries(&grants, Fault::Hang);
+    let vars = [("LEASEHOLD_HANDLER_TIMEOUT", "12s"), ("LEASEHOLD_MAX_ATTEMPTS", "1")];
+    let report = grants.play(&vars).await;
+    assert_eq!((report.done, report.failed, report.dead), (1, 0, 0));
+    assert!(grants.faults().calls()["confirm_with"] > 3, "it was cut off, and came again");
+    grants.is_granted_once();
+}
+
+#[tokio::test(start_paused = true)]
 async fn g12_a_table_or_a_right_that_is_missing_is_not_there_and_uses_no_attempt() {
     for (failure, code) in [(Failure::Denied, "commit_denied"), (Failure::Missing, "commit_table_missing")] {
         let grants = Grants::new(r#"{"id":"a"}"#);

@@ -57,7 +57,7 @@ pub enum Inserted {
     /// There was none: it is there now, by this call.
     New,
     /// There is one, and it stays as it is. This is what it says, [`TOKEN`] left out; nothing, if the table did not send
-    /// it back.
+    /// it back. [`from_item`](super::super::from_item) makes a type of yours of it.
     ThereAlready(Item),
 }
 

@@ -1,4 +1,6 @@
-use serde::Serialize;
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::*;
@@ -87,14 +89,14 @@ fn two_conditions_of_one_write_are_both_required() {
 
 #[test]
 fn what_serializes_to_an_object_is_an_item() {
-    #[derive(Serialize)]
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Grant {
-        grant_id: &'static str,
+        grant_id: String,
         cents: u64,
         note: Option<String>,
-        tags: Vec<&'static str>,
+        tags: Vec<String>,
     }
-    let grant = Grant { grant_id: "g", cents: 500, note: None, tags: vec!["a"] };
+    let grant = Grant { grant_id: "g".into(), cents: 500, note: None, tags: vec!["a".into()] };
     let expected = Item::from([
         ("grant_id".to_owned(), Value::from("g")),
         ("cents".to_owned(), Value::from(500)),
@@ -102,8 +104,29 @@ fn what_serializes_to_an_object_is_an_item() {
         ("tags".to_owned(), Value::L(vec![Value::from("a")])),
     ]);
     assert_eq!(item(&grant).unwrap(), expected);
+    assert_eq!(from_item::<Grant>(&expected).unwrap(), grant, "and comes back");
+    let odd = Item::from([("grant_id".to_owned(), Value::from(7))]);
+    assert!(from_item::<Grant>(&odd).unwrap_err().to_string().contains("a string"));
     assert_eq!(item(&json!({"m": {"n": 1.5, "b": true}})).unwrap()["m"], {
         Value::M(Item::from([("n".to_owned(), Value::N("1.5".into())), ("b".to_owned(), Value::Bool(true))]))
     });
     assert!(item("text").unwrap_err().to_string().contains("neither"));
+}
+
+#[test]
+fn an_item_that_something_else_wrote_is_read_as_far_as_json_goes() {
+    let texts = |words: [&str; 2]| words.into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
+    let written = Item::from([
+        ("b".to_owned(), Value::from(vec![1, 255])),
+        ("ss".to_owned(), Value::Ss(texts(["a", "b"]))),
+        ("ns".to_owned(), Value::Ns(texts(["-1", "2.5"]))),
+        ("bs".to_owned(), Value::Bs(BTreeSet::from([vec![9]]))),
+        ("m".to_owned(), Value::M(Item::from([("n".to_owned(), Value::Null), ("t".to_owned(), Value::from(true))]))),
+        ("odd".to_owned(), Value::N("no number".into())),
+    ]);
+    let read: serde_json::Value = from_item(&written).unwrap();
+    let expected = json!({
+        "b": [1, 255], "ss": ["a", "b"], "ns": [-1, 2.5], "bs": [[9]], "m": {"n": null, "t": true}, "odd": "no number",
+    });
+    assert_eq!(read, expected);
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 /// An item, or the key of one: attributes by their names.
 pub type Item = BTreeMap<String, Value>;
@@ -45,6 +45,37 @@ pub fn item<T: Serialize + ?Sized>(from: &T) -> serde_json::Result<Item> {
     match serde_json::to_value(from)? {
         serde_json::Value::Object(object) => Ok(object.into_iter().map(|(name, value)| (name, value.into())).collect()),
         _ => Err(serde_json::Error::custom("an item is made of a struct or a map with names, and this is neither")),
+    }
+}
+
+/// An item as a type of yours: what [`item`] made comes back, and items that something else wrote, as far as the type
+/// fits. Bytes are lists of numbers here, and sets are lists.
+///
+/// # Errors
+/// The item is not one of `T`; the text says what is wrong.
+pub fn from_item<T: DeserializeOwned>(item: &Item) -> serde_json::Result<T> {
+    serde_json::from_value(json_of(item))
+}
+
+fn json_of(item: &Item) -> serde_json::Value {
+    item.iter().map(|(name, value)| (name.clone(), json(value))).collect()
+}
+
+fn json(value: &Value) -> serde_json::Value {
+    use serde_json::Value as Json;
+    // What is no number to JSON stays the text that it is.
+    let number = |text: &String| serde_json::from_str(text).map_or_else(|_| Json::from(text.as_str()), Json::Number);
+    match value {
+        Value::S(text) => Json::from(text.as_str()),
+        Value::N(text) => number(text),
+        Value::B(bytes) => Json::from(bytes.as_slice()),
+        Value::Bool(flag) => Json::Bool(*flag),
+        Value::Null => Json::Null,
+        Value::L(values) => values.iter().map(json).collect(),
+        Value::M(values) => json_of(values),
+        Value::Ss(texts) => texts.iter().map(String::as_str).collect(),
+        Value::Ns(numbers) => numbers.iter().map(number).collect(),
+        Value::Bs(many) => many.iter().map(|bytes| Json::from(bytes.as_slice())).collect(),
     }
 }
 

@@ -40,6 +40,10 @@ impl<Backend: Send + Sync> DynamoDbFixture<Backend> {
 }
 
 impl<Backend> DynamoDbFixture<Backend> {
+    pub(crate) fn guard_in_dynamodb(&self) -> DynamoDbGuard {
+        self.guard.clone()
+    }
+
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
