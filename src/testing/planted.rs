@@ -36,6 +36,8 @@ pub enum Planted {
     StepsForgotten,
     /// The key that a step hands downstream is another one for each claim (rule S1).
     StepKeyOfTheClaim,
+    /// "Done" is committed without the writes that belong to it (rule G12).
+    CommitWithoutWrites,
     /// Work is undone although its failure is not recorded (rule S3).
     UndoneWithoutVerdict,
     /// A step that may run only once begins without a word in its record (rule S2).

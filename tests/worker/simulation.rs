@@ -20,13 +20,15 @@
 //!     is received once more than it runs at the most, and once for each worker that ended before its time.
 //! 11. A step that is to run once runs once under each of its downstream keys, whatever it calls.
 //! 12. Nothing is undone before the verdict is recorded, nor beside another run of its key.
+//! 13. What is committed with "done" is there once, exactly where its key is done.
 //!
 //! Without a guard there are no records, so that 2 to 6 and the limit of 7 are not promised, and work is done when its
 //! handler has succeeded: a message may run again and again until it is deleted, and two workers may run it side by side.
 //! The rest holds all the same: nothing behind a message begins before it is known to be deleted.
 //!
-//! In every tenth world one worker's clock is off by more than `CLOCK_SKEW`, against which nobody promises 2 and 4: another
-//! may begin before that worker's lease has ended, and each of the two knows its own steps. All else holds, for the table
+//! In every tenth world one worker's clock is off by more than `CLOCK_SKEW`, against which nobody promises 2, 4 and 10: another
+//! may begin before that worker's lease has ended, each of the two knows its own steps, and what is not to begin before a time
+//! of that worker's is received in vain by others. All else holds, for the table
 //! takes writes by their owner alone, and a step goes downstream under one key.
 //!
 //! 9 is about beginnings. A run whose worker has lost its lease may go on beside those behind it, for as long as it ignores
@@ -69,13 +71,14 @@ use trace::Written;
 const SEEDS: u64 = 1_000;
 
 /// What so many seeds must have met.
-const MUST_MEET: [&str; 31] = [
+const MUST_MEET: [&str; 32] = [
     "a follower begins",
     "a follower of a dead head begins",
     "a head begins again before its followers",
     "a wild clock",
     "asked for more time",
     "begun once",
+    "committed",
     "begun anew",
     "crash",
     "crash after a call",

@@ -10,7 +10,10 @@ use super::{
     super::{Commit, Committed, GuardError, ItemWrite},
     ExecutionLease, RETRY,
 };
-use crate::causes::in_full;
+use crate::{
+    causes::in_full,
+    testing::{Planted, planted},
+};
 
 /// How far the commit of a run came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,6 +68,7 @@ impl ExecutionLease {
             }
         }
         let (pk, token) = (self.pk.clone(), self.clock.token());
+        let writes = if planted(Planted::CommitWithoutWrites) { Vec::new() } else { writes };
         let commit = Commit { pk, confirm: self.confirmation(), writes, token };
         let (answer, may_be_written) = self.send(&commit).await;
         self.set_progress(match &answer {

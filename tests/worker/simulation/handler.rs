@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use fastrand::Rng;
 use leasehold::{
     Handler, HandlerError, HandlerResult, JobContext, ResultExt, StepKey, Undo,
-    guard::{Fence, Pk},
+    guard::{Fence, ItemWrite, Pk},
 };
 use serde::Deserialize;
 
 use super::{
     life::Life,
     plan::{Act, Wrong},
-    world::World,
+    world::{LEDGER, World},
 };
 
 /// A message's payload.
@@ -51,6 +51,7 @@ struct Course {
     act: Act,
     steps: bool,
     once: bool,
+    commits: bool,
     /// It fails only when it has charged.
     late: bool,
     before: Duration,
@@ -142,7 +143,16 @@ impl Teller {
         let mut some = || Duration::from_millis(chance.u64(0..most));
         let (before, after) = (some(), some());
         let heeds = chance.bool();
-        Course { act, steps: script.steps, once: script.once, late: chance.bool(), before, after, heeds }
+        Course {
+            act,
+            steps: script.steps,
+            once: script.once,
+            commits: script.commits,
+            late: chance.bool(),
+            before,
+            after,
+            heeds,
+        }
     }
 
     async fn work(&self, course: &Course, pk: &Pk, cx: &JobContext) -> HandlerResult {
@@ -185,7 +195,22 @@ impl Teller {
             };
         }
         self.pause(course.after).await;
-        Ok(())
+        if course.commits { self.commit(pk, cx).await } else { Ok(()) }
+    }
+
+    /// An entry of its own each time: two of one key would be two effects. What comes after it counts for nothing.
+    async fn commit(&self, pk: &Pk, cx: &JobContext) -> HandlerResult {
+        let (fence, message) = (Fence(cx.fence()), cx.message());
+        let id = self.world.plan.line_of(&message.body).tag(&message.id);
+        self.world.promise.run_succeeded(pk, fence, id, message);
+        let entry = format!("{pk} {} {}", cx.fence(), cx.attempt());
+        cx.confirm_with([ItemWrite::put(LEDGER, [("entry", entry.as_str()), ("key", pk.0.as_str())])]).await?;
+        self.world.trace.met("committed");
+        match fence.0 % 4 {
+            0 => Err(HandlerError::new("after the commit")),
+            1 => std::panic::resume_unwind(Box::new("oh")),
+            _ => Ok(()),
+        }
     }
 
     /// One call of the bank: it takes a while on the way there and on the way back.

@@ -88,6 +88,8 @@ pub(crate) struct Script {
     pub(crate) once: bool,
     /// Whether it undoes what it did.
     pub(crate) undoes: bool,
+    /// Whether it writes an entry into a ledger, in one transaction with "done".
+    pub(crate) commits: bool,
 }
 
 impl Script {
@@ -225,6 +227,7 @@ impl Plan {
     fn drop_steps(&mut self) {
         for key in 0..self.scripts.len() {
             self.scripts[key].steps &= self.line(key).is_guarded();
+            self.scripts[key].commits &= self.line(key).is_guarded();
         }
     }
 
@@ -271,6 +274,11 @@ impl Plan {
         self.line(Order::of(body).map_or(0, |order| order.key()))
     }
 
+    /// What is done with a record's key.
+    pub(crate) fn script_of(&self, pk: &str) -> Option<&Script> {
+        self.scripts.get(pk.rsplit_once("#k")?.1.parse::<usize>().ok()?)
+    }
+
     /// The queue of that name, in the configuration or in SQS.
     pub(crate) fn line_named(&self, name: &str) -> Option<&Line> {
         self.lines.iter().find(|line| line.name == name || line.queues[0] == name)
@@ -288,7 +296,7 @@ impl Plan {
     /// Whether nothing goes wrong but crashes and drains.
     pub(crate) fn is_calm(&self) -> bool {
         let Hazards { faulty, stop, spells, .. } = &self.hazards;
-        *faulty == 0 && *stop == 0 && spells.is_empty() && self.meddling.is_empty()
+        !self.wild && *faulty == 0 && *stop == 0 && spells.is_empty() && self.meddling.is_empty()
     }
 
     /// Whether all machines stand still at some time, beside everything that is timed.
@@ -369,7 +377,7 @@ fn script(chance: &mut Rng) -> Script {
         // More often than it may fail.
         acts = vec![Act::NotYet; 5];
     }
-    Script { acts, hopeless, steps, once: chance.bool(), undoes: chance.bool() }
+    Script { acts, hopeless, steps, once: chance.bool(), undoes: chance.bool(), commits: chance.u8(0..3) == 0 }
 }
 
 fn meddling(chance: &mut Rng) -> Meddling {

@@ -114,6 +114,12 @@ fn step_once_without_a_start_is_found() {
 }
 
 #[test]
+fn commit_without_its_writes_is_found() {
+    let _plant = Plant::of(Planted::CommitWithoutWrites);
+    found_within(20, false, "invariant 13");
+}
+
+#[test]
 fn undo_without_a_verdict_is_found() {
     let _plant = Plant::of(Planted::UndoneWithoutVerdict);
     found_within(5, false, "invariant 12");

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use leasehold::{guard::Status, message::Message};
 
-use super::{bank::Bank, handler::Order, plan::UNREACHED, promise::Promise};
+use super::{bank::Bank, handler::Order, plan::UNREACHED, promise::Promise, world::LEDGER};
 
 /// Looks at everything that is left.
 pub(crate) fn check(promise: &Promise, bank: &Bank, queue: &[Message], dead: &[Message]) {
     nothing_vanished(promise, queue, dead);
     done_took_effect_once(promise, bank);
+    commits_are_all_or_nothing(promise);
     innocents_are_not_dead(promise, dead);
     promise.groups.check(promise);
 }
@@ -53,6 +54,20 @@ fn done_took_effect_once(promise: &Promise, bank: &Bank) {
                     .trace
                     .violated(format_args!("invariant 5: {step} of {} is recorded, without effect", record.pk));
             }
+        }
+    }
+}
+
+/// Invariant 13: of work that commits, exactly what is done has its entry, and one.
+fn commits_are_all_or_nothing(promise: &Promise) {
+    let entries = promise.guard.items(LEDGER);
+    for record in promise.guard.records() {
+        let commits = promise.plan.script_of(&record.pk.0).is_some_and(|script| script.commits);
+        let count = entries.iter().filter(|entry| entry.get("key") == Some(&record.pk.0.as_str().into())).count();
+        let expected = usize::from(commits && record.status == Status::Done);
+        if count != expected {
+            let (pk, status) = (&record.pk, record.status);
+            promise.trace.violated(format_args!("invariant 13: {pk} is {status:?}, and has {count} entries"));
         }
     }
 }

@@ -11,8 +11,8 @@ use std::{
 use async_trait::async_trait;
 use leasehold::{
     guard::{
-        Amend, Change, Claim, Claimed, Control, ControlKey, Guard, GuardError, Pk, Record, TableFacts, TakeOver,
-        Written,
+        Amend, Change, Claim, Claimed, Commit, Committed, Control, ControlKey, Guard, GuardError, Pk, Record,
+        TableFacts, TakeOver, Written,
     },
     message::ReceiptHandle,
     queue::{Broker, Outgoing, Queue, QueueAddress, QueueError, QueueFacts, Receive, Received},
@@ -179,6 +179,9 @@ impl Guard for NearGuard {
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
         self.near.call(change.name(), &pk.0, self.inner.write(pk, change)).await
     }
+    async fn confirm_with(&self, commit: &Commit) -> Result<Committed, GuardError> {
+        self.near.call("commit", &commit.pk.0, self.inner.confirm_with(commit)).await
+    }
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
         self.near.call("amend", &amend.record.pk.0, self.inner.amend(amend)).await
     }
@@ -321,6 +324,10 @@ impl Guard for FarGuard {
     }
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError> {
         self.shown(pk, Write::Change(change), self.world.write(pk, change)).await
+    }
+    async fn confirm_with(&self, commit: &Commit) -> Result<Committed, GuardError> {
+        let call = self.world.guard.confirm_with(commit);
+        self.shown(&commit.pk, Write::Change(&commit.confirm), call).await
     }
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
         self.world.guard.amend(amend).await

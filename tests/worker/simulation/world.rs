@@ -28,6 +28,9 @@ use super::{
     trace::{Trace, Written as Outcome},
 };
 
+/// A table of the business's own.
+pub(crate) const LEDGER: &str = "ledger";
+
 /// How long after the storm everything must be settled.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
@@ -86,6 +89,7 @@ pub(crate) fn run(seed: u64, unconditional_confirm: bool) -> Outcome {
 impl World {
     fn new(plan: Plan, unconditional_confirm: bool) -> Self {
         let (plan, trace, guard) = (Arc::new(plan), Arc::new(Trace::new()), MemoryGuard::default());
+        guard.add_table(LEDGER, &["entry"]);
         let ahead = plan.ahead.iter().enumerate();
         let mut clocks: Vec<_> = ahead.map(|(i, ahead)| Clock::simulated(plan.seed ^ (i as u64), *ahead)).collect();
         let broker = MemoryBroker::with_clock(clocks.pop().expect("the clock of SQS"));
