@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
-pub use amend::{Amend, FinishedSteps, Operator, StepWord};
+pub use amend::{Amend, FinishedSteps, NotBefore, Operator, StepWord};
 pub use change::Change;
 pub use claim::{Claim, Source, TakeOver, TakeOverKind};
 pub use control::{Control, ControlKey, Paused};

@@ -41,10 +41,20 @@ pub enum FinishedSteps {
     Repeat,
 }
 
+/// What becomes of `not_before`, until when nobody may run the work, when it may run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotBefore {
+    /// It holds: it may be more than a back-off. What was begun may still run until then (rule D2), and a record does not
+    /// say which it is.
+    Keep,
+    /// The next message runs the work at once, beside whatever may still run.
+    Clear,
+}
+
 /// How a step ended, as far as somebody has found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepWord {
-    /// It took effect, with this result as JSON.
+    /// It took effect, with this result as JSON, in place of another that was recorded.
     Done(String),
     /// One that was started did not take effect: it runs again under the same downstream key. One that was done runs again
     /// under a new one.
@@ -54,18 +64,17 @@ pub enum StepWord {
 impl Amend {
     /// The work may run again, as if nothing had been tried: the next message of the key runs it, whatever its payload.
     #[must_use]
-    pub fn reset(seen: &Record, steps: FinishedSteps, by: &Operator) -> Self {
+    pub fn reset(seen: &Record, steps: FinishedSteps, not_before: NotBefore, by: &Operator) -> Self {
         let mut record = by.sign(seen);
         record.status = Status::Released;
         record.lease_until = by.now;
-        record.not_before = None;
+        record.not_before = seen.waits_until(by.now).filter(|_| not_before == NotBefore::Keep);
         (record.failures, record.takeovers) = (0, 0);
         record.last_error = None;
         record.fingerprint = None;
         record.forget_failure();
         record.expires_at = (by.now + UNFINISHED_TTL).seconds();
-        let undone = seen.undo.as_ref().and_then(|undo| undo.answer) == Some(UndoAnswer::Undone);
-        if undone || steps == FinishedSteps::Repeat {
+        if seen.was_undone() || steps == FinishedSteps::Repeat {
             record.renew_steps();
         }
         Self { seen: Some(Box::new(seen.clone())), record }
@@ -86,15 +95,24 @@ impl Amend {
     }
 
     /// A step ended so; status and counts stay. `None` if that would change nothing that a run looks at: the step is done
-    /// with a result already, or runs again anyway.
+    /// with this very result already, or runs again anyway.
+    ///
+    /// Steps of work that was undone become undone here and now, where whoever runs the work next would else have made
+    /// them so, this word on one of them included.
     #[must_use]
     pub fn step(seen: &Record, name: &str, word: &StepWord, by: &Operator) -> Option<Self> {
         let mut record = by.sign(seen);
-        let recorded = seen.steps.get(name);
+        if seen.was_undone() {
+            record.renew_steps();
+            record.undo.iter_mut().for_each(|undo| undo.answer = None);
+        }
+        let recorded = record.steps.get(name);
         let step = |state, generation, result| Step { state, generation, result, at: by.now };
         let (state, generation) = recorded.map_or((None, 1), |step| (Some(step.state), step.generation));
         let next = match (word, state) {
-            (StepWord::Done(_), Some(StepState::Done)) if recorded.is_some_and(|step| step.result.is_some()) => {
+            (StepWord::Done(result), Some(StepState::Done))
+                if recorded.is_some_and(|step| step.result.as_ref() == Some(result)) =>
+            {
                 return None;
             }
             (StepWord::Done(result), Some(StepState::Undone)) => {
@@ -192,6 +210,18 @@ impl Record {
     #[must_use]
     pub fn held_until(&self, skew: Duration) -> Option<Millis> {
         matches!(self.status, Status::Running | Status::Failed).then(|| self.lease_until + skew)
+    }
+
+    /// Until when nobody may run what was given back: a back-off, or the time for which what was begun may still run (rule
+    /// D2). `None` if that is over, or there is nothing to wait for.
+    #[must_use]
+    pub fn waits_until(&self, now: Millis) -> Option<Millis> {
+        self.not_before.filter(|at| matches!(self.status, Status::Released | Status::Failed) && *at > now)
+    }
+
+    /// What its steps did is undone, although they are still recorded as done.
+    fn was_undone(&self) -> bool {
+        self.undo.as_ref().and_then(|undo| undo.answer) == Some(UndoAnswer::Undone)
     }
 
     /// It is not dead, and was not undone.

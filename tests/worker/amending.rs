@@ -7,8 +7,8 @@ use std::{
 
 use leasehold::{
     Config, Handler, HandlerError, HandlerResult, JobContext, Key, Raw, ResultExt, StopReport,
-    guard::{FinishedSteps, Pk, Record, Status, Step, StepState, StepWord},
-    ops::Ops,
+    guard::{FinishedSteps, NotBefore, Pk, Record, Status, Step, StepState, StepWord},
+    ops::{Ops, StepNames},
     queue::{Queue, Receive},
     testing::{Fault, TestBed},
 };
@@ -78,12 +78,12 @@ impl Stage {
     }
 
     async fn resets(&self, steps: FinishedSteps) {
-        let plan = self.ops.reset(&self.record().await, steps, "ann").unwrap();
+        let plan = self.ops.reset(&self.record().await, steps, NotBefore::Keep, "ann").unwrap();
         self.ops.amend(&plan).await.unwrap();
     }
 
     async fn says_of_the_charge(&self, word: StepWord) {
-        let plan = self.ops.step(&self.record().await, "charge", &word, "ann").unwrap();
+        let plan = self.ops.step(&self.record().await, "charge", StepNames::Recorded, &word, "ann").unwrap();
         self.ops.amend(&plan).await.unwrap();
     }
 

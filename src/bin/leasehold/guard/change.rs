@@ -32,7 +32,7 @@ pub(super) async fn carry_out(
         print(&standing(ops, found, before))?;
     }
     let plan = plan.map_err(refused)?;
-    let told = |written: bool, now: Option<&Record>| {
+    let told = |written: Option<bool>, now: Option<&Record>| {
         let pk = &plan.record.pk;
         json!({
             "pk": pk,
@@ -45,19 +45,26 @@ pub(super) async fn carry_out(
         print(&format!("\nThis will change:\n{}\n{means}", show::difference(before, &plan.record, view(ops))))?;
     }
     if change.dry_run {
-        return end(change, &told(false, Some(&plan.record)), "Nothing is written.", ExitCode::SUCCESS);
+        return end(change, &told(Some(false), Some(&plan.record)), "Nothing is written.", ExitCode::SUCCESS);
     }
     if !change.yes && !confirm("Change it?")? {
         return end(change, &Value::Null, "Nothing is written.", ExitCode::FAILURE);
     }
     match ops.amend(&plan).await {
-        Ok(()) => end(change, &told(true, Some(&plan.record)), "It is changed.", ExitCode::SUCCESS),
+        Ok(()) => end(change, &told(Some(true), Some(&plan.record)), "It is changed.", ExitCode::SUCCESS),
         Err(OpsError::Changed { now }) => {
             let words = format!(
                 "\nIt changed meanwhile, and nothing is written. It now is:\n{}",
                 standing(ops, found, now.as_deref())
             );
-            end(change, &told(false, now.as_deref()), &words, ExitCode::FAILURE)
+            end(change, &told(Some(false), now.as_deref()), &words, ExitCode::FAILURE)
+        }
+        Err(OpsError::Overtaken { now }) => {
+            let words = format!(
+                "\nA first try was not answered: it may have been written, and something wrote after it. It now is:\n{}",
+                standing(ops, found, now.as_deref())
+            );
+            end(change, &told(None, now.as_deref()), &words, ExitCode::FAILURE)
         }
         Err(error) => Err(refused(error).context("not changed, as far as is known; `leasehold guard get` shows it")),
     }
@@ -105,6 +112,12 @@ pub(super) fn refused(error: OpsError) -> anyhow::Error {
             ),
         ),
         OpsError::Held { worker, until, left } => return held(&worker, until, left).into(),
+        error @ OpsError::Undoing => {
+            return Ended { code: 1, told: format!("{error}: --steps-again") }.into();
+        }
+        error @ OpsError::NoSuchStep { .. } => {
+            return Ended { code: 1, told: format!("{error}; --done --new is for one that is not there yet") }.into();
+        }
         error => return error.into(),
     };
     OpsError::Configuration(vec![problem]).into()

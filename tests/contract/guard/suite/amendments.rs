@@ -1,6 +1,6 @@
 //! What operators write (rules G2, G3, S1, S2).
 
-use leasehold::guard::{Amend, FinishedSteps, Operator, StepWord};
+use leasehold::guard::{Amend, FinishedSteps, NotBefore, Operator, StepWord};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn operator(name: &str) -> Operator {
 }
 
 fn reset(seen: &Record, name: &str) -> Amend {
-    Amend::reset(seen, FinishedSteps::Keep, &operator(name))
+    Amend::reset(seen, FinishedSteps::Keep, NotBefore::Keep, &operator(name))
 }
 
 async fn amend(key: &Key<'_>, amend: &Amend) -> Written {
@@ -50,7 +50,7 @@ pub(crate) async fn a_record_in_any_state_is_replaced_whole(fixture: &impl Guard
     key.make(give_undo_back("one", Undoing { failures: 1, takeovers: 2, answer: None })).await;
     key.make(bury("one", Some(UndoAnswer::Undone))).await;
     let seen = key.make(copied("failure-1")).await;
-    let record = made(&key, Amend::reset(&seen, FinishedSteps::Repeat, &operator("ann"))).await;
+    let record = made(&key, Amend::reset(&seen, FinishedSteps::Repeat, NotBefore::Keep, &operator("ann"))).await;
     assert_eq!(record.steps["charge"].state, StepState::Undone);
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn g2_what_may_not_be_written_is_not(fixture: &impl GuardFixtur
     let key = Key::of(fixture);
     let seen = bring_to(&key, "one", Status::Running).await;
     let early = Operator { now: after(29), ..operator("ann") };
-    let answer = key.guard.amend(&Amend::reset(&seen, FinishedSteps::Keep, &early)).await;
+    let answer = key.guard.amend(&Amend::reset(&seen, FinishedSteps::Keep, NotBefore::Keep, &early)).await;
     assert!(matches!(answer, Err(GuardError::Refused(_))), "{answer:?}");
     assert_eq!(key.record().await, seen);
 }
