@@ -31,7 +31,7 @@ pub(crate) mod record;
 ///
 /// # Contract
 /// - Every call ends: an adapter MUST bound each with a timeout of its own.
-/// - Each call but `read`, `facts` and those of controls is one atomic conditional write, by `applies_to` and `apply` of what it is given,
+/// - Each call but `read`, `facts` and those of controls is one atomic conditional write, by `applies_to` and `apply` (of an amendment `made_of`) of what it is given,
 ///   to the letter. On refusal the record that refused comes back from that same write,
 ///   never from a second read.
 /// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
@@ -52,7 +52,8 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     /// Changes a record under the condition that belongs to the change (rule G2).
     async fn write(&self, pk: &Pk, change: &Change) -> Result<Written, GuardError>;
 
-    /// Replaces a record as an operator wants it, if it is exactly the one that was seen.
+    /// Makes a record what an operator wants it to be, if nobody has written it since it was seen. What is kept in it beside
+    /// what this version knows MUST stay.
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError>;
 
     /// Reads a record, strongly consistent. For tools; no verdict rests on it.

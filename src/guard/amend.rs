@@ -1,6 +1,6 @@
 //! What operators write into a record: that its work may run again, that it is done, how a step ended.
 //!
-//! Pure: the whole record as it is to be, and the one that was looked at, without which nothing is written. Each gives the
+//! Pure: the record as it is to be, and the one that was looked at, without which nothing is written. Each gives the
 //! record an owner that is nobody and a higher fence, so that a former owner's late write changes nothing (rule G2). The
 //! record's own rules bind workers, not operators: this is the only way out of DONE before it expires.
 
@@ -9,10 +9,13 @@ use std::time::Duration;
 use crate::clock::{Millis, Seconds};
 
 use super::{
-    Fence, GuardError, Owner, Pk, Record, Source, Status, Step, StepState, UNFINISHED_TTL, UndoAnswer, Written,
+    Fence, GuardError, LARGEST_RECORD, Owner, Pk, Record, Source, Status, Step, StepState, UNFINISHED_TTL, UndoAnswer,
+    Written,
 };
 
-/// A record in place of exactly the one that was seen.
+/// A record in place of the one that was seen, as long as nobody has written it since.
+///
+/// What a later version keeps in it beside what this one knows stays as it is; of a step, if the step stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Amend {
     /// What was seen; `None` if there was no record.
@@ -60,6 +63,11 @@ pub enum StepWord {
     /// under a new one.
     Again,
 }
+
+/// So many steps at the most are compared, and so many changed, one by one. DynamoDB takes an expression of 4 KB with 300
+/// operators, and a record can have thousands of steps.
+/// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters>
+const MOST_STEPS: usize = 20;
 
 impl Amend {
     /// The work may run again, as if nothing had been tried: the next message of the key runs it, whatever its payload.
@@ -142,6 +150,9 @@ impl Amend {
     pub fn check(&self) -> Result<(), GuardError> {
         let (record, pk) = (&self.record, &self.record.pk);
         let refused = |why: &str| Err(GuardError::Refused(format!("an amendment of {pk}: {why}")));
+        if record.size() > LARGEST_RECORD {
+            return Err(GuardError::TooLarge);
+        }
         let Some(seen) = &self.seen else { return Ok(()) };
         if seen.pk != record.pk {
             return refused("of another key");
@@ -155,10 +166,53 @@ impl Amend {
         Ok(())
     }
 
-    /// Whether `found` is exactly what was seen.
+    /// Whether nobody has written the record since it was seen: whoever writes changes its owner, or `updated_at`.
+    ///
+    /// The same owner can write twice in one millisecond. Then its lease tells, or the number of steps, or how far each of
+    /// them came, unless there are more than 20.
     #[must_use]
     pub fn applies_to(&self, found: Option<&Record>) -> bool {
-        self.seen.as_deref() == found
+        let (seen, found) = match (self.seen.as_deref(), found) {
+            (Some(seen), Some(found)) => (seen, found),
+            (seen, found) => return seen.is_none() && found.is_none(),
+        };
+        let pinned = |record: &Record| (record.fence, record.status, record.lease_until, record.updated_at);
+        let as_far = |(name, step): (&String, &Step)| {
+            found.steps.get(name).is_some_and(|now| (now.state, now.generation) == (step.state, step.generation))
+        };
+        (&seen.owner, pinned(seen), seen.steps.len()) == (&found.owner, pinned(found), found.steps.len())
+            && Self::compared_steps(seen).is_none_or(|mut steps| steps.all(as_far))
+    }
+
+    /// The steps whose state and generation must be as they were; `None` if they are too many.
+    pub(super) fn compared_steps(seen: &Record) -> Option<impl Iterator<Item = (&String, &Step)>> {
+        (seen.steps.len() <= MOST_STEPS).then(|| seen.steps.iter())
+    }
+
+    /// The record that it makes of the one that is there.
+    #[must_use]
+    pub fn made_of(&self, found: Option<&Record>) -> Record {
+        let mut made = self.record.clone();
+        if let (Some(found), Some(changes)) = (found, self.changed_steps()) {
+            made.steps.clone_from(&found.steps);
+            for (name, step) in changes {
+                match step {
+                    Some(step) => made.steps.insert(name.clone(), step.clone()),
+                    None => made.steps.remove(name),
+                };
+            }
+        }
+        made
+    }
+
+    /// The steps that become others, or are no more; `None` if they are too many, or the record is new: then the steps are
+    /// replaced as a whole.
+    pub(super) fn changed_steps(&self) -> Option<Vec<(&String, Option<&Step>)>> {
+        let (before, after) = (&self.seen.as_deref()?.steps, &self.record.steps);
+        let gone = before.keys().filter(|name| !after.contains_key(*name)).map(|name| (name, None));
+        let next = after.iter().filter(|(name, step)| before.get(*name) != Some(step));
+        let changed: Vec<_> = next.map(|(name, step)| (name, Some(step))).chain(gone).collect();
+        (changed.len() <= MOST_STEPS).then_some(changed)
     }
 
     /// What a refusal by `found` means: a record with our own token is this write, whose reply was lost (rule G3).

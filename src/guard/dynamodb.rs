@@ -194,8 +194,15 @@ impl Guard for DynamoDbGuard {
 
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
         amend.check()?;
-        let when = Expressions::as_was(amend.seen.as_deref());
-        match self.put(&amend.record.pk.0, record::to_item(&amend.record), when).await? {
+        let pk = &amend.record.pk;
+        let answer = match amend.seen.as_deref() {
+            Some(seen) => self.update(pk, Update::amend(amend, seen), ReturnValue::None).await?.map(drop),
+            None => {
+                let none = Expressions::when("attribute_not_exists(#pk)");
+                self.put(&pk.0, record::to_item(&amend.record), none).await?
+            }
+        };
+        match answer {
             Ok(()) => Ok(Written::Applied),
             Err(found) => Ok(amend.answer(found)),
         }

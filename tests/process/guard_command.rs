@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use leasehold::{
     aws::{self, Aws},
     clock::{Clock, Millis},
@@ -244,6 +245,29 @@ async fn a_word_on_a_step_can_be_mended_and_says_what_it_leaves_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_later_release_has_written_beside_stays() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    let account = aws_sdk_dynamodb::Client::new(&aws::local(bench.engine.endpoint()));
+    put(&bench, left_behind("jobs#p1", Status::Dead)).await;
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let update = account.update_item().table_name("leasehold").key("pk", text("jobs#p1"));
+    let update = update.update_expression("SET later = :later, steps.charge.later = :later");
+    update.expression_attribute_values(":later", text("unknown")).send().await.expect("is written");
+    for line in [
+        ["reset", "jobs", "p1", "--step", "mail", "--again", "--yes"].as_slice(),
+        &["reset", "jobs", "p1", "--yes"],
+        &["done", "jobs", "p1", "--yes"],
+    ] {
+        told(&ends(&settings, line).await, 0);
+        let get = account.get_item().table_name("leasehold").key("pk", text("jobs#p1"));
+        let item = get.send().await.expect("an answer").item.expect("a record");
+        let charge = item["steps"].as_m().expect("steps")["charge"].as_m().expect("a step");
+        assert_eq!([&item["later"], &charge["later"]], [&text("unknown"); 2], "{line:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn done_that_is_forgotten_early_says_when() {
     let bench = Bench::new().await;
     let settings = bench.settings("exit 0");
@@ -266,7 +290,7 @@ async fn g2_what_changed_since_it_was_shown_is_shown_again_and_left_alone() {
     let bench = Bench::new().await;
     let hold = Hold::new();
     let proxy =
-        Proxy::before(bench.engine.endpoint()).await.with("PutItem", Fault::HoldRequest(hold.clone()), |_| true);
+        Proxy::before(bench.engine.endpoint()).await.with("UpdateItem", Fault::HoldRequest(hold.clone()), |_| true);
     let settings = bench.settings("exit 0");
     put(&bench, left_behind("jobs#p1", Status::Dead)).await;
     let line = ["reset", "jobs", "p1", "--yes"];

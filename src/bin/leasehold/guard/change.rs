@@ -108,7 +108,7 @@ pub(super) fn refused(error: OpsError) -> anyhow::Error {
         OpsError::Guard { table, error: error @ GuardError::Denied(_) } => Problem::new(
             format!("the table {table:?}: {:#}", anyhow::Error::new(error)),
             format!(
-                "AWS_PROFILE=<one that may dynamodb:GetItem and PutItem on {table}; OperatorPolicy in infra/queue.yaml>"
+                "AWS_PROFILE=<one that may dynamodb:GetItem, PutItem and UpdateItem on {table}; OperatorPolicy in infra/queue.yaml>"
             ),
         ),
         OpsError::Held { worker, until, left } => return held(&worker, until, left).into(),

@@ -106,7 +106,7 @@ Environment:
   LEASEHOLD_QUEUES, LEASEHOLD_TABLE, LEASEHOLD_NAMESPACE, LEASEHOLD_KEY_HASH,
   LEASEHOLD_CLOCK_SKEW, and of the queue OPERATION, KEY, GUARD and DONE_TTL, as
   for `leasehold run`, and AWS's own. Needs dynamodb:GetItem, and to change
-  something dynamodb:PutItem: OperatorPolicy in infra/queue.yaml.";
+  something dynamodb:PutItem and UpdateItem: OperatorPolicy in infra/queue.yaml.";
 
 const GET_EXIT_CODES: &str = "\
 Exit codes:
