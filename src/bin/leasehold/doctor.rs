@@ -28,7 +28,8 @@ use crate::{exit, health};
 /// Tell what does not fit: queues, dead-letter queues, table, rights, settings
 ///
 /// Looks at everything that a worker with these variables would use, tries what it must be allowed to do by calls that can
-/// do nothing, and judges it together. Each finding comes with why it matters and a line that mends it. Changes nothing.
+/// do nothing, and judges it together. Each finding comes with why it matters and a line that mends it. Changes nothing, but for the item #probe in the
+/// table.
 ///
 /// Where queues or the table are not there, it prints the lines that make them.
 #[derive(Debug, clap::Args)]

@@ -71,8 +71,8 @@ checks! {
     SAME_QUEUE = "same_queue": "Two handlers take each other's messages.";
     SHARED_OPERATION = "shared_operation": "A key is one piece of work for both: what one has done, the other takes for \
         done.";
-    ENCRYPTION = "encryption": "A worker needs kms:Decrypt to receive and kms:GenerateDataKey to send; whether it has them \
-        is only seen by sending.";
+    ENCRYPTION = "encryption": "A worker needs kms:Decrypt to receive, and to send kms:GenerateDataKey too; whether it has \
+        them is only seen by sending.";
     RIGHTS = "rights": "A worker that may not do this stands still, or runs work again and again.";
     TABLE = "table": "The table keeps work to once; a worker does not start without it.";
     TABLE_KEY = "table_key": "Records are found by the one key that the table is made with.";

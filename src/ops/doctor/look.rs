@@ -1,7 +1,7 @@
 //! Facts, and which rights there are: all calls to AWS that `doctor` makes.
 //!
-//! Owns what is asked, and what of an answer is "not there", "not allowed" or "not reached". Must change nothing, and judge
-//! nothing.
+//! Owns what is asked, and what of an answer is "not there", "not allowed" or "not reached". Must change nothing but the item
+//! that workers probe the table with, and that only in a table that fits; and judge nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     causes::in_full,
     config::{Config, DeadLetter, GuardMode, Problem, variable},
     fit::{self, Destination},
-    guard::{Change, ControlKey, GuardError, TableFacts},
+    guard::{Change, ControlKey, GuardError, TableFacts, admin},
     key::{self, Key, KeyHash},
     message::{Attribute, AttributeValue, ReceiptHandle},
     queue::{Outgoing, Queue, QueueAddress, QueueError, QueueFacts, usual_dead_letter_name},
@@ -162,19 +162,25 @@ pub(super) struct TableLook {
 impl TableLook {
     pub(super) async fn take(ops: &Ops, config: &Config) -> Self {
         let facts = ops.guard.facts().await;
-        let is_there = matches!(&facts, Ok(_) | Err(GuardError::Denied(_)));
-        let rights = if is_there { Self::try_rights(ops, config).await } else { Vec::new() };
+        let rights = match &facts {
+            Ok(facts) if admin::problems(&config.table, facts).is_empty() => Self::try_rights(ops, config, true).await,
+            // A table that cannot be seen to be ours is not written to.
+            Err(GuardError::Denied(_)) => Self::try_rights(ops, config, false).await,
+            // It is no worker's table: what may be done to it is nobody's business.
+            _ => Vec::new(),
+        };
         Self { facts, rights }
     }
 
-    async fn try_rights(ops: &Ops, config: &Config) -> Vec<Tried<GuardError>> {
+    async fn try_rights(ops: &Ops, config: &Config, may_write: bool) -> Vec<Tried<GuardError>> {
         let guarded = config.queues.values().find(|queue| queue.guard == GuardMode::Claim);
         let queue = guarded.map_or("leasehold-doctor", |queue| queue.address.queue_name());
         let namespace = config.namespace.as_deref();
-        let mut rights = vec![
-            ("dynamodb:PutItem", ops.guard.probe().await),
-            ("dynamodb:GetItem", ops.guard.control(&ControlKey::new(namespace, queue)).await.map(drop)),
-        ];
+        let control = ops.guard.control(&ControlKey::new(namespace, queue)).await.map(drop);
+        let mut rights = vec![("dynamodb:GetItem", control)];
+        if may_write {
+            rights.push(("dynamodb:PutItem", ops.guard.probe().await));
+        }
         // Of a failure that nobody had: its condition fails, on whatever is there.
         let nobody = Change::Copied { failure_id: ops.clock.token(), now: ops.clock.wall() };
         if let Some(pk) = key::pk(namespace, "leasehold-doctor", &Key::from("nobody"), KeyHash::Long) {

@@ -323,7 +323,7 @@ fn redrive_policy(asked: &Asked<'_>, facts: &QueueFacts) -> Option<Finding> {
 }
 
 fn encryption(asked: &Asked<'_>, facts: &QueueFacts) -> Option<Finding> {
-    let key = facts.kms_key.as_ref()?;
-    let found = format!("the queue is encrypted with the key {key}");
-    Some(ENCRYPTION.note(asked.subject(), found, cli::allow("kms:Decrypt", key)))
+    let grant = cli::allow_key(&["kms:Decrypt"], facts)?;
+    let found = format!("the queue is encrypted with the key {}", facts.kms_key.as_deref().unwrap_or_default());
+    Some(ENCRYPTION.note(asked.subject(), found, grant))
 }

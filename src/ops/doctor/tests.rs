@@ -226,9 +226,19 @@ const PLANTS: &[Plant] = &[
         s.dead().retention = 3 * DAY;
     }),
     ("dead_letter_retention", Warning, "for 4d", "--region eu-central-1", |s| s.dead().retention = 4 * DAY),
-    ("dead_letter_retention", Warning, "for 3d", SET, |s| {
+    ("dead_letter_retention", Warning, "for 3d", "jobs-dlq --attributes MessageRetentionPeriod=1209600", |s| {
         s.ordered();
         s.dead().retention = 3 * DAY;
+    }),
+    ("dead_letter_retention", Error, "for 4d", "jobs-dlq --attributes MessageRetentionPeriod=1209600", |s| {
+        s.facts().retention = 14 * DAY;
+        s.dead().retention = 4 * DAY;
+    }),
+    ("dead_letter_retention", Warning, "for 14d", "once the queue has no messages older than 13d, for they are", |s| {
+        s.facts().retention = 14 * DAY;
+    }),
+    ("dead_letter_retention", Warning, "for 14d", "/jobs --attributes MessageRetentionPeriod=1123200", |s| {
+        s.facts().retention = 14 * DAY;
     }),
     ("dead_letter_size", Error, "of 2048", "MaximumMessageSize=1048576", |s| s.dead().largest_message = 2048),
     ("dead_letter_size", Note, "of 4096", "MaximumMessageSize=1048576", |s| {
@@ -275,8 +285,24 @@ const PLANTS: &[Plant] = &[
         s.add("work");
         s.config.queues.get_mut("work").unwrap().operation = "jobs".into();
     }),
-    ("encryption", Note, "alias/ours", "kms:Decrypt", |s| s.facts().kms_key = Some("alias/ours".into())),
-    ("encryption", Note, "alias/ours", "kms:GenerateDataKey", |s| s.dead().kms_key = Some("alias/ours".into())),
+    (
+        "encryption",
+        Note,
+        "alias/ours",
+        r#""Condition":{"ForAnyValue:StringEquals":{"kms:ResourceAliases":"alias/ours"}}"#,
+        |s| {
+            s.facts().kms_key = Some("alias/ours".into());
+        },
+    ),
+    ("encryption", Note, "alias/ours", r#"["kms:Decrypt","kms:GenerateDataKey"]"#, |s| {
+        s.dead().kms_key = Some("arn:aws:kms:eu-central-1:2:alias/ours".into());
+    }),
+    ("encryption", Note, "1234-5", r#""Resource":"arn:aws:kms:eu-central-1:123456789012:key/1234-5""#, |s| {
+        s.facts().kms_key = Some("1234-5".into());
+    }),
+    ("encryption", Note, "1234-5", r#""Resource":"arn:aws:kms:eu-west-1:2:key/1234-5""#, |s| {
+        s.facts().kms_key = Some("arn:aws:kms:eu-west-1:2:key/1234-5".into());
+    }),
     (
         "rights",
         Error,
@@ -290,7 +316,13 @@ const PLANTS: &[Plant] = &[
     ("table_key", Error, "has the key \"id\"", "LEASEHOLD_TABLE=", |s| {
         s.table.as_mut().unwrap().key.hash = "id".into();
     }),
-    ("ttl", Error, "reads \"ttl\"", "aws dynamodb update-time-to-live", |s| {
+    ("ttl", Error, "reads \"ttl\"", "Enabled=false,AttributeName=ttl # wait until that is done", |s| {
+        s.table.as_mut().unwrap().ttl = Ok(Some("ttl".into()));
+    }),
+    ("ttl", Error, "reads \"$(x)\"", "Enabled=false,AttributeName='$(x)' # wait", |s| {
+        s.table.as_mut().unwrap().ttl = Ok(Some("$(x)".into()));
+    }),
+    ("ttl", Error, "reads \"ttl\"", "and then: aws dynamodb update-time-to-live --table-name leasehold", |s| {
         s.table.as_mut().unwrap().ttl = Ok(Some("ttl".into()));
     }),
     ("ttl", Warning, "is off", "aws dynamodb update-time-to-live", |s| s.table.as_mut().unwrap().ttl = Ok(None)),
@@ -330,7 +362,9 @@ fn every_check_finds_what_it_is_for_and_nothing_else_is_told() {
 
 #[test]
 fn what_is_at_its_bound_is_fine() {
-    let bounds: [fn(&mut Setup); 6] = [
+    let bounds: [fn(&mut Setup); 8] = [
+        |s| s.facts().kms_key = Some("alias/aws/sqs".into()),
+        |s| s.dead().kms_key = Some("arn:aws:kms:eu-central-1:123456789012:alias/aws/sqs".into()),
         |s| s.queue().done_ttl = 18 * DAY,
         |s| s.facts().redrive.as_mut().unwrap().max_receive_count = 20,
         |s| s.takes(20),
@@ -469,6 +503,30 @@ async fn each_right_that_is_missing_is_told_with_the_statement_that_grants_it() 
         let [(Warning, "could_not_look", found)] = told.as_slice() else { panic!("{action}: {told:?}") };
         assert!(found.contains(action), "{found}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_table_that_is_seen_to_fit_is_written_to() {
+    let tried = |account: &Account, operation: &str| account.guard.calls().get(operation).copied().unwrap_or_default();
+    let account = jobs();
+    account.told().await;
+    assert_eq!((tried(&account, "probe"), tried(&account, "copied")), (1, 1));
+
+    let fit = TableFacts::default;
+    let other_key = TableFacts { key: crate::guard::TableKey { range: Some("at".into()), ..fit().key }, ..fit() };
+    for facts in [other_key, TableFacts { ttl: Ok(Some("ttl".into())), ..fit() }] {
+        let account = jobs();
+        account.guard.set_facts(facts);
+        let told = account.told().await;
+        assert!(matches!(told.as_slice(), [(Error, "table_key" | "ttl", _)]), "{told:?}");
+        assert_eq!((tried(&account, "probe"), tried(&account, "copied")), (0, 0));
+    }
+
+    let account = jobs();
+    account.table.always("facts", Fault::Fail(Failure::Denied));
+    let found = account.ops.doctor(&Ask::default()).await.unwrap().findings.remove(0).found;
+    assert!(found.contains("dynamodb:PutItem was not tried"), "{found}");
+    assert_eq!((tried(&account, "probe"), tried(&account, "copied")), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
