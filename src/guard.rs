@@ -8,6 +8,8 @@ use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
+use crate::causes::NoCredentials;
+
 pub use amend::{Amend, FinishedSteps, NotBefore, Operator, StepWord};
 pub use change::Change;
 pub use claim::{Claim, Source, TakeOver, TakeOverKind};
@@ -200,6 +202,13 @@ impl GuardError {
             Self::NoAnswer(_) | Self::Unavailable(_) | Self::Throttled(_) => Severity::Unanswered,
             Self::Conflict | Self::TooLarge | Self::Foreign(_) | Self::Refused(_) => Severity::ThisKey,
         }
+    }
+
+    /// Whether access is denied for want of credentials: there are none, or they are wrong, or have expired. A right that is
+    /// missing is something else.
+    #[must_use]
+    pub fn lacks_credentials(&self) -> bool {
+        NoCredentials::is_behind(self)
     }
 
     /// Whether the same write may well succeed later.

@@ -161,7 +161,7 @@ pub struct Report {
     pub create: Vec<String>,
     /// The p99 that was judged by, by queue.
     pub p99: BTreeMap<String, P99>,
-    /// Whether anything at AWS answered at all.
+    /// Whether anything at AWS answered at all, were it only to refuse the credentials.
     pub reached: bool,
 }
 
@@ -242,6 +242,8 @@ fn judge(whole: &Config, asked: &[Asked<'_>], ask: &Ask, examined: &[Examined], 
     let mut sheet = Sheet::default();
     let pairs: Vec<_> = asked.iter().zip(examined).collect();
     whole::judge(&mut sheet, whole, ask);
+    let no_credentials = examined.iter().find_map(Examined::no_credentials);
+    whole::judge_credentials(&mut sheet, no_credentials.or_else(|| table?.no_credentials()));
     for (asked, examined) in &pairs {
         queue::judge(&mut sheet, asked, examined);
     }

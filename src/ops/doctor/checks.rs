@@ -26,6 +26,8 @@ checks! {
     QUEUES = "queues": "The variable names the queues to work on; a worker that is configured by variables does not start \
         without it.";
     QUEUE = "queue": "A worker does not start while a queue of its own cannot be used.";
+    CREDENTIALS = "credentials": "AWS tells nothing before it knows who asks: nothing can be looked at, and a worker does not \
+        start.";
     UNREACHABLE = "unreachable": "What does not answer cannot be judged. A worker waits for it until START_TIMEOUT, and \
         then ends.";
     COULD_NOT_LOOK = "could_not_look": "What is not looked at can be wrong in every way that is checked here, and a worker \

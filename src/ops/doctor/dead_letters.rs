@@ -46,6 +46,9 @@ pub(super) fn judge(sheet: &mut Sheet, asked: &Asked<'_>, examined: &Examined) {
         (_, Ok(_)) => sheet.note(None),
     }
     let Some(dead) = &examined.dead_letters else { return };
+    if matches!(dead.queue, Look::NoCredentials(_)) {
+        return;
+    }
     sheet.note(looked_at(asked, "the dead-letter queue", &dead.address, &dead.queue));
     for tried in &dead.rights {
         sheet.note(rights::on_queue(asked.subject(), &resource(&dead.address, &dead.queue), tried));

@@ -22,6 +22,8 @@ pub(super) enum Look {
     Seen(Box<QueueFacts>),
     /// It is there, and its settings are not shown.
     Denied(String),
+    /// Nobody was asked, or nobody answers: there are no credentials that hold. What was said.
+    NoCredentials(String),
     /// There is none.
     Absent(Problem),
     /// It cannot be used at all.
@@ -74,6 +76,7 @@ impl Examined {
         };
         let destination = fit::destination(asked.name, asked.config, queue.facts());
         let target = match &destination {
+            _ if matches!(queue, Look::NoCredentials(_)) => None,
             Ok(Destination::Queue(address)) => Some(address.clone()),
             Err(_) if asked.config.dead_letter == DeadLetter::RedrivePolicy => usual(address),
             _ => None,
@@ -87,6 +90,15 @@ impl Examined {
 
     pub(super) fn answered(&self) -> bool {
         self.queue.answered()
+    }
+
+    /// What was said of the credentials, if that is why something was not seen.
+    pub(super) fn no_credentials(&self) -> Option<String> {
+        let looks = [Some(&self.queue), self.dead_letters.as_ref().map(|dead| &dead.queue)];
+        looks.into_iter().flatten().find_map(|look| match look {
+            Look::NoCredentials(said) => Some(said.clone()),
+            _ => None,
+        })
     }
 }
 
@@ -117,12 +129,14 @@ async fn look(ops: &Ops, address: &QueueAddress, variable: &str) -> (Look, Optio
     let unusable = |error: &QueueError| fit::unusable(error, address, ops.broker.looks_in(address), variable);
     let opened = match ops.broker.open(address).await {
         Ok(queue) => queue,
+        Err(error) if error.lacks_credentials() => return (Look::NoCredentials(in_full(&error)), None),
         Err(QueueError::Missing) => return (Look::Absent(unusable(&QueueError::Missing)), None),
         Err(error) if error.is_transient() => return (Look::Away(in_full(&error)), None),
         Err(error) => return (Look::Unusable(unusable(&error)), None),
     };
     match opened.facts().await {
         Ok(facts) => (Look::Seen(Box::new(facts)), Some(opened)),
+        Err(error) if error.lacks_credentials() => (Look::NoCredentials(in_full(&error)), None),
         Err(error @ QueueError::Denied(_)) => (Look::Denied(in_full(&error)), Some(opened)),
         Err(QueueError::Missing) => (Look::Absent(unusable(&QueueError::Missing)), None),
         Err(error) if error.is_transient() => (Look::Away(in_full(&error)), None),
@@ -165,7 +179,9 @@ impl TableLook {
         let rights = match &facts {
             Ok(facts) if admin::problems(&config.table, facts).is_empty() => Self::try_rights(ops, config, true).await,
             // A table that cannot be seen to be ours is not written to.
-            Err(GuardError::Denied(_)) => Self::try_rights(ops, config, false).await,
+            Err(error @ GuardError::Denied(_)) if !error.lacks_credentials() => {
+                Self::try_rights(ops, config, false).await
+            }
             // It is no worker's table: what may be done to it is nobody's business.
             _ => Vec::new(),
         };
@@ -187,6 +203,11 @@ impl TableLook {
             rights.push(("dynamodb:UpdateItem", ops.guard.write(&pk, &nobody).await.map(drop)));
         }
         rights
+    }
+
+    /// What was said of the credentials, if that is why nothing was seen.
+    pub(super) fn no_credentials(&self) -> Option<String> {
+        self.facts.as_ref().err().filter(|error| error.lacks_credentials()).map(|error| in_full(error))
     }
 
     pub(super) fn is_absent(&self) -> bool {
