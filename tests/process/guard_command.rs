@@ -420,6 +420,36 @@ async fn a_record_of_a_later_version_is_neither_shown_nor_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_text_from_outside_reaches_a_terminal_as_it_is() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    let bad = "\u{1b}[2J\u{9b}2J\r\u{61c}\u{202e}";
+    let mut dead = left_behind("jobs#p1", Status::Dead);
+    dead.last_error = Some(Failure::new("x", bad));
+    dead.steps.insert(bad.to_owned(), dead.steps["charge"].clone());
+    put(&bench, dead).await;
+    let is_raw =
+        |text: &str| text.contains(|c: char| c != '\n' && (c.is_control() || bad.contains(c)) && !c.is_ascii_graphic());
+    for (line, code) in [
+        (["get", "jobs", "p1"].as_slice(), 0),
+        (&["get", "jobs", "p1", "--json"], 0),
+        (&["reset", "jobs", "p1", "--yes", "--json"], 0),
+        (&["reset", "jobs", "p1", "--step", "strange", "--done", "--yes"], 1),
+        (&["get", bad, "p1"], 78),
+        (&["get", "jobs", bad], 1),
+    ] {
+        let ended = ends(&settings, line).await;
+        let said = told(&ended, code);
+        assert!(!is_raw(&said) && !is_raw(&ended.stderr), "{line:?}: {said:?} {:?}", ended.stderr);
+        if line.contains(&"--json") {
+            let json = json_of(&ended, code);
+            let record = if json.get("last_error").is_some() { &json } else { &json["before"] };
+            assert_eq!(record["last_error"]["text"], bad);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn help_says_which_record_is_meant_and_how_it_ends() {
     let settings = Settings::new("http://127.0.0.1:9", &std::env::temp_dir());
     for (line, parts) in [

@@ -16,7 +16,7 @@ use leasehold::{
     ops::{Ops, OpsError, StepNames},
 };
 
-use crate::{Ended, exit, help, pause::speaker};
+use crate::{Ended, exit, help, pause::speaker, words::json};
 use change::{carry_out, refused};
 use find::{Meant, either, find};
 use show::View;
@@ -166,7 +166,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn get(ops: &Ops, args: &GetArgs) -> anyhow::Result<ExitCode> {
     let found = find(ops, &args.meant).await?;
     if args.json {
-        print(&show::as_json(&found.pks[0], found.record.as_ref()).to_string())?;
+        print(&json(&show::as_json(&found.pks[0], found.record.as_ref()).to_string()))?;
         return Ok(if found.record.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let record = found.record.as_ref().ok_or_else(|| found.none(ops, &args.meant))?;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{Change, find::Found, print, show, view};
 use crate::{
     Ended,
-    words::{age, confirm, plain},
+    words::{self, access, age, confirm, plain},
 };
 
 /// Shows, asks, and writes. `means` is what follows for messages of the key.
@@ -80,7 +80,7 @@ fn standing(ops: &Ops, found: &Found, record: Option<&Record>) -> String {
 
 fn end(change: &Change, json: &Value, words: &str, code: ExitCode) -> anyhow::Result<ExitCode> {
     if change.json {
-        print(&json.to_string())?;
+        print(&words::json(&json.to_string()))?;
     } else {
         print(words)?;
     }
@@ -105,12 +105,11 @@ pub(super) fn refused(error: OpsError) -> anyhow::Error {
             format!("there is no table {table:?}, in which the records are kept"),
             "LEASEHOLD_TABLE=<the table of the workers>, AWS_REGION=<its region>",
         ),
-        OpsError::Guard { table, error: error @ GuardError::Denied(_) } => Problem::new(
-            format!("the table {table:?}: {:#}", anyhow::Error::new(error)),
-            format!(
-                "AWS_PROFILE=<one that may dynamodb:GetItem, PutItem and UpdateItem on {table}; OperatorPolicy in infra/queue.yaml>"
-            ),
-        ),
+        OpsError::Guard { table, error: error @ GuardError::Denied(_) } => {
+            let right = format!("dynamodb:GetItem, PutItem and UpdateItem on {table}");
+            let mend = access(error.lacks_credentials(), &right);
+            Problem::new(format!("the table {table:?}: {:#}", anyhow::Error::new(error)), mend)
+        }
         OpsError::Held { worker, until, left } => return held(&worker, until, left).into(),
         error @ OpsError::Undoing => {
             return Ended { code: 1, told: format!("{error}: --steps-again") }.into();
