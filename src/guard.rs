@@ -36,7 +36,7 @@ pub(crate) mod record;
 /// - Each call but `read`, `facts` and those of controls is one atomic conditional write, by `applies_to` and `apply` (of an amendment `made_of`) of what it is given,
 ///   to the letter. On refusal the record that refused comes back from that same write,
 ///   never from a second read.
-/// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
+/// - An adapter MAY send a write again, but for an amendment: of that its caller says whether it was written. A refusal that shows what this very write would have made (rule G3) MUST be
 ///   answered as success: [`Claim::answer`], [`Change::answer`] and [`Amend::answer`] tell.
 /// - What [`TakeOver::check`], [`Change::check`], [`Amend::check`] or [`Control::check`] refuses MUST NOT be sent.
 /// - A record of an unknown version or shape MUST be [`GuardError::Foreign`], never a verdict. So MUST a control, whose

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use super::{Ops, OpsError};
 use crate::{
     clock::Millis,
@@ -25,6 +27,12 @@ pub enum StepNames {
 
 /// The longest name of a step that an operator can name, in bytes. Names stand in the code of handlers, and are words.
 const LONGEST_STEP_NAME: usize = 255;
+
+/// How often an amendment is sent, where it is not answered or the table is busy.
+const TRIES: u32 = 3;
+
+/// How long after the first try comes the second; the third comes twice as long after that.
+const BEFORE_NEXT_TRY: Duration = Duration::from_millis(100);
 
 /// Looking at records and amending them.
 ///
@@ -180,10 +188,19 @@ impl Ops {
     /// # Cancel safety
     /// Dropped, it may have been written.
     pub async fn amend(&self, amend: &Amend) -> Result<(), OpsError> {
-        let first = self.guard.amend(amend).await;
-        let was_unknown = matches!(first, Err(GuardError::NoAnswer(_) | GuardError::Unavailable(_)));
-        // It may have been made: the same write again tells (rule G3).
-        let answer = if was_unknown { self.guard.amend(amend).await } else { first };
+        let (mut was_unknown, mut tries) = (false, 1);
+        let answer = loop {
+            let answer = self.guard.amend(amend).await;
+            let is_unknown = matches!(answer, Err(GuardError::NoAnswer(_) | GuardError::Unavailable(_)));
+            let is_busy = matches!(answer, Err(GuardError::Throttled(_) | GuardError::Conflict));
+            was_unknown |= is_unknown;
+            if tries == TRIES || !(is_unknown || is_busy) {
+                break answer;
+            }
+            // It may have been made: the same write again tells (rule G3).
+            sleep(BEFORE_NEXT_TRY * tries).await;
+            tries += 1;
+        };
         match answer.map_err(|error| self.guard_error(error))? {
             Written::Applied => Ok(()),
             // Whoever wrote after it took a higher fence: one that is no higher was never after it.

@@ -308,6 +308,27 @@ async fn g2_what_changed_since_it_was_shown_is_shown_again_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn g3_what_may_have_been_written_is_not_called_unwritten() {
+    let bench = Bench::new().await;
+    let hold = Hold::new();
+    let proxy = Proxy::before(bench.engine.endpoint()).await;
+    let proxy = proxy.with("UpdateItem", Fault::LoseReply, |number| number == 1);
+    let proxy = proxy.with("UpdateItem", Fault::HoldRequest(hold.clone()), |number| number == 2);
+    let settings = bench.settings("exit 0");
+    put(&bench, left_behind("jobs#p1", Status::Dead)).await;
+    let line = ["reset", "jobs", "p1", "--yes", "--json"];
+    let slow = line.iter().fold(settings.clone().behind(&proxy).command("guard"), |settings, arg| settings.arg(arg));
+    let slow = slow.start();
+    hold.holds(1).await;
+    assert_eq!(record(&bench, "jobs#p1").await.map(|record| record.status), Some(Status::Released), "it was written");
+    told(&ends(&settings, &["done", "jobs", "p1", "--yes"]).await, 0);
+    hold.release();
+    let json = json_of(&slow.ends().await, 1);
+    assert_eq!((&json["written"], &json["after"]["status"]), (&Value::Null, &json!("DONE")));
+    assert!(json.get("written").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn g4_what_a_worker_runs_is_left_to_it() {
     let bench = Bench::new().await;
     let settings = bench.settings("exit 0");

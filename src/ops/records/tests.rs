@@ -137,6 +137,11 @@ async fn g3_a_lost_reply_to_an_amendment_is_success() {
     stage.faults.next("amend", Fault::LoseReply);
     stage.ops.amend(&amend).await.unwrap();
     assert_eq!(stage.table.record(&amend.record.pk), Some(amend.record));
+    for busy in [Failure::Throttled, Failure::Conflict] {
+        let amend = stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
+        stage.faults.next("amend", Fault::Fail(busy));
+        stage.ops.amend(&amend).await.unwrap();
+    }
     let denied = stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
     stage.faults.next("amend", Fault::Fail(Failure::Denied));
     assert!(matches!(stage.ops.amend(&denied).await, Err(OpsError::Guard { table, .. }) if table == "leasehold"));
