@@ -151,6 +151,23 @@ async fn s1_a_reset_with_all_steps_runs_them_under_another_downstream_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d2_a_reset_starts_no_run_beside_one_that_may_still_run_unless_somebody_says_now() {
+    for (not_before, waits) in [(NotBefore::Keep, true), (NotBefore::Clear, false)] {
+        let stage = Stage::new();
+        stage.takes(GOOD).await;
+        stage.resets(FinishedSteps::Keep).await;
+        let mut record = stage.record().await;
+        record.not_before = Some(record.updated_at + Duration::from_secs(300));
+        stage.bed.guard.put(record.clone());
+        let plan = stage.ops.reset(&record, FinishedSteps::Keep, not_before, "ann").unwrap();
+        stage.ops.amend(&plan).await.unwrap();
+        let began = tokio::time::Instant::now();
+        assert_eq!(stage.takes(GOOD).await.done, 1);
+        assert_eq!(began.elapsed() >= Duration::from_secs(300), waits, "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn g9_a_duplicate_from_before_a_reset_gives_the_key_its_payload_too() {
     let stage = Stage::new();
     stage.takes(GOOD).await;
