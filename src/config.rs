@@ -14,6 +14,7 @@ pub use env::{Warning, user, variables};
 pub use explain::Explained;
 pub use http::{HandlerHeader, HttpAddr, PermanentStatus};
 pub use rate::Rate;
+pub use retention::LONGEST_RETENTION;
 pub use s3::{S3Buckets, S3Payload};
 pub use settings::{SETTINGS, Scope, Setting, table};
 pub use syntax::ValueError;

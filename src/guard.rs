@@ -8,7 +8,9 @@ use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
-pub use amend::{Amend, FinishedSteps, Operator, StepWord};
+use crate::causes::NoCredentials;
+
+pub use amend::{Amend, FinishedSteps, NotBefore, Operator, StepWord};
 pub use change::Change;
 pub use claim::{Claim, Source, TakeOver, TakeOverKind};
 pub use control::{Control, ControlKey, Paused};
@@ -33,11 +35,12 @@ pub(crate) mod transaction;
 ///
 /// # Contract
 /// - Every call ends: an adapter MUST bound each with a timeout of its own.
-/// - Each call but `read`, `facts` and those of controls is one atomic conditional write, by `applies_to` and `apply` of what it is given,
+/// - Each call but `read`, `facts` and those of controls is one atomic conditional write, by `applies_to` and `apply` (of an amendment `made_of`) of what it is given,
 ///   to the letter. On refusal the record that refused comes back from that same write,
 ///   never from a second read.
-/// - An adapter MAY send a write again. A refusal that shows what this very write would have made (rule G3) MUST be
-///   answered as success: [`Claim::answer`], [`Change::answer`], [`Commit::answer`] and [`Amend::answer`] tell.
+/// - An adapter MAY send a write again, but for an amendment: of that its caller says whether it was written. A refusal that
+///   shows what this very write would have made (rule G3) MUST be answered as success: [`Claim::answer`],
+///   [`Change::answer`], [`Commit::answer`] and [`Amend::answer`] tell.
 /// - What [`TakeOver::check`], [`Change::check`], [`Commit::check`], [`Amend::check`] or [`Control::check`] refuses MUST NOT be
 ///   sent.
 /// - A record of an unknown version or shape MUST be [`GuardError::Foreign`], never a verdict. So MUST a control, whose
@@ -62,7 +65,8 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
         Err(GuardError::Refused(text))
     }
 
-    /// Replaces a record as an operator wants it, if it is exactly the one that was seen.
+    /// Makes a record what an operator wants it to be, if nobody has written it since it was seen. What is kept in it beside
+    /// what this version knows MUST stay.
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError>;
 
     /// Reads a record, strongly consistent. For tools; no verdict rests on it.
@@ -217,6 +221,13 @@ impl GuardError {
             Self::NoAnswer(_) | Self::Unavailable(_) | Self::Throttled(_) => Severity::Unanswered,
             Self::Conflict | Self::TooLarge | Self::Foreign(_) | Self::Refused(_) => Severity::ThisKey,
         }
+    }
+
+    /// Whether access is denied for want of credentials: there are none, or they are wrong, or have expired. A right that is
+    /// missing is something else.
+    #[must_use]
+    pub fn lacks_credentials(&self) -> bool {
+        NoCredentials::is_behind(self)
     }
 
     /// Whether the same write may well succeed later.

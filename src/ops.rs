@@ -18,6 +18,8 @@ pub mod dead_letters;
 pub mod doctor;
 mod records;
 
+pub use records::StepNames;
+
 /// Tools on the queues and the table of one configuration.
 ///
 /// ```no_run
@@ -144,6 +146,20 @@ pub enum OpsError {
         /// What it says now; `None` if it is gone.
         now: Option<Box<Record>>,
     },
+    /// The record is no longer the one that was looked at, and a first try of the write was not answered: it may have been
+    /// written, and something wrote after it.
+    #[error("it may have been written, and something wrote after it")]
+    Overtaken {
+        /// What it says now; `None` if it is gone.
+        now: Option<Box<Record>>,
+    },
+    /// The work failed for good and is not undone to the end: a new run beside steps of which some are undone would do
+    /// some of the work. Nothing was written.
+    #[error(
+        "undo is not finished: the next message goes on with it; to give it up, have the work run again with all of its \
+         steps"
+    )]
+    Undoing,
     /// The record was done or dead and has expired: it counts as none (rule G4), and the next message runs the work from its
     /// beginning. Nothing was written.
     #[error("the record expired {} and counts as none: the next message runs the work from its beginning", .at.utc())]
@@ -158,6 +174,14 @@ pub enum OpsError {
         name: String,
         /// What is wrong, to be read after the step's name.
         why: String,
+    },
+    /// The record has steps, and none of that name. Nothing was written.
+    #[error("the step {name:?} is not there; there is {}", .known.iter().map(|known| format!("{known:?}")).collect::<Vec<_>>().join(", "))]
+    NoSuchStep {
+        /// Which.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
     },
     /// The queue has `GUARD=none`: there is no record of its work.
     #[error("the queue {queue} has GUARD=none: there is no record of its work")]
@@ -178,7 +202,10 @@ impl OpsError {
         match self {
             Self::Configuration(_)
             | Self::Changed { .. }
+            | Self::Overtaken { .. }
+            | Self::Undoing
             | Self::Expired { .. }
+            | Self::NoSuchStep { .. }
             | Self::Step { .. }
             | Self::Unguarded { .. } => false,
             Self::Held { .. } => true,

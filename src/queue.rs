@@ -307,6 +307,13 @@ pub enum QueueError {
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl QueueError {
+    /// Whether access is denied for want of credentials: there are none, or they are wrong, or have expired. A right that is
+    /// missing is something else.
+    #[must_use]
+    pub fn lacks_credentials(&self) -> bool {
+        crate::causes::NoCredentials::is_behind(self)
+    }
+
     /// Whether the same call may well succeed later.
     #[must_use]
     pub fn is_transient(&self) -> bool {

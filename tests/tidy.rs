@@ -13,6 +13,8 @@ mod directions;
 mod licences;
 #[path = "tidy/pages.rs"]
 mod pages;
+#[path = "tidy/policies.rs"]
+mod policies;
 #[path = "tidy/source.rs"]
 mod source;
 

@@ -9,7 +9,7 @@ use super::{Backoff, DurationText as Text, Problem, QueueConfig, variable};
 
 /// The longest that SQS keeps a message.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html>
-pub(crate) const LONGEST_RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+pub const LONGEST_RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// SQS's own for a new queue. What is suggested is no shorter: runs and backlog take time too.
 const USUAL_RETENTION: Duration = Duration::from_secs(4 * 24 * 60 * 60);

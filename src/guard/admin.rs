@@ -44,7 +44,13 @@ pub(crate) fn other_ttl(table: &str, facts: &TableFacts) -> Option<Problem> {
     let attribute = facts.ttl.as_ref().ok()?.as_ref().filter(|attribute| *attribute != TTL)?;
     Some(Problem::new(
         format!("TTL of the table {table:?} reads {attribute:?}; it must read {TTL:?}, or records are never swept"),
-        ttl(table),
+        // DynamoDB changes no attribute, and takes no second change within an hour.
+        // https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateTimeToLive.html
+        format!(
+            "{} # wait until that is done, up to an hour, and then: {}",
+            set_ttl(table, false, attribute),
+            ttl(table)
+        ),
     ))
 }
 
@@ -66,8 +72,14 @@ pub(crate) fn absent(table: &str) -> Problem {
 
 /// A line that switches TTL on.
 pub(crate) fn ttl(table: &str) -> String {
+    set_ttl(table, true, TTL)
+}
+
+fn set_ttl(table: &str, enabled: bool, attribute: &str) -> String {
+    // Anybody may have called an attribute anything.
+    let attribute = shell_words::quote(attribute);
     format!(
         "aws dynamodb update-time-to-live --table-name {table} --time-to-live-specification \
-         Enabled=true,AttributeName={TTL}"
+         Enabled={enabled},AttributeName={attribute}"
     )
 }

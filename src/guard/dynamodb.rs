@@ -10,6 +10,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     Client,
+    config::retry::RetryConfig,
     error::SdkError,
     operation::{put_item::PutItemError, update_item::UpdateItemError},
     types::{
@@ -108,6 +109,12 @@ impl DynamoDbGuard {
         }
     }
 
+    /// The same, but that each call is sent once. A client that sends it again hears of the last time alone.
+    fn sending_once(&self) -> Self {
+        let config = self.client.config().to_builder().retry_config(RetryConfig::disabled());
+        Self { client: Client::from_conf(config.build()), ..self.clone() }
+    }
+
     /// Waits for a turn, and bounds the wait and the call as one. The call is made only then: it takes ten kilobytes, and
     /// those that wait can be many.
     async fn in_turn<T, E, F>(&self, call: impl FnOnce() -> F + Send) -> Result<T, SdkError<E>>
@@ -203,8 +210,15 @@ impl Guard for DynamoDbGuard {
 
     async fn amend(&self, amend: &Amend) -> Result<Written, GuardError> {
         amend.check()?;
-        let when = Expressions::as_was(amend.seen.as_deref());
-        match self.put(&amend.record.pk.0, record::to_item(&amend.record), when).await? {
+        let (pk, sender) = (&amend.record.pk, self.sending_once());
+        let answer = match amend.seen.as_deref() {
+            Some(seen) => sender.update(pk, Update::amend(amend, seen), ReturnValue::None).await?.map(drop),
+            None => {
+                let none = Expressions::when("attribute_not_exists(#pk)");
+                sender.put(&pk.0, record::to_item(&amend.record), none).await?
+            }
+        };
+        match answer {
             Ok(()) => Ok(Written::Applied),
             Err(found) => Ok(amend.answer(found)),
         }

@@ -228,7 +228,8 @@ impl Guard for MemoryGuard {
         if !amend.applies_to(found) {
             return Ok(amend.answer(found.cloned()));
         }
-        table.store("amend", amend.record.clone())?;
+        let record = amend.made_of(found);
+        table.store("amend", record)?;
         Ok(Written::Applied)
     }
 

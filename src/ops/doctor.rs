@@ -1,6 +1,6 @@
 //! What does not fit together around a worker, why it matters, and the line that mends it.
 //!
-//! Owns what is asked and how it is told. `look` collects facts, and changes nothing; judging them is pure, in a module for
+//! Owns what is asked and how it is told. `look` collects facts; judging them is pure, in a module for
 //! each thing that is judged, by what `fit` and the settings' own checks say wherever a worker judges the
 //! same. A check that could not be made is told as such, never as passed.
 
@@ -161,7 +161,7 @@ pub struct Report {
     pub create: Vec<String>,
     /// The p99 that was judged by, by queue.
     pub p99: BTreeMap<String, P99>,
-    /// Whether anything at AWS answered at all.
+    /// Whether anything at AWS answered at all, were it only to refuse the credentials.
     pub reached: bool,
 }
 
@@ -179,8 +179,8 @@ impl Ops {
     ///
     /// Changes no message and no record. Rights are tried by calls that can do nothing: a delete and a visibility change
     /// with a made-up handle, a send of a message that SQS takes for three reasons not, a change of a record that is not
-    /// there, and the guard's own [probe](crate::guard::Guard::probe), which writes its reserved item. Receiving is not
-    /// tried. In which order AWS looks at rights and at requests is not documented for these: a right that is found missing
+    /// there, and, where the table is seen to fit, the guard's own [probe](crate::guard::Guard::probe), which writes its
+    /// reserved item `#probe`. Receiving is not tried. In which order AWS looks at rights and at requests is not documented for these: a right that is found missing
     /// is missing, and one that is not found missing may be all the same.
     ///
     /// ```no_run
@@ -242,6 +242,8 @@ fn judge(whole: &Config, asked: &[Asked<'_>], ask: &Ask, examined: &[Examined], 
     let mut sheet = Sheet::default();
     let pairs: Vec<_> = asked.iter().zip(examined).collect();
     whole::judge(&mut sheet, whole, ask);
+    let no_credentials = examined.iter().find_map(Examined::no_credentials);
+    whole::judge_credentials(&mut sheet, no_credentials.or_else(|| table?.no_credentials()));
     for (asked, examined) in &pairs {
         queue::judge(&mut sheet, asked, examined);
     }

@@ -6,19 +6,40 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use super::{Ops, OpsError};
 use crate::{
     clock::Millis,
     config::{GuardMode, Problem, QueueConfig},
-    guard::{Amend, FinishedSteps, GuardError, Operator, Owner, Pk, Record, StepWord, Written},
+    guard::{Amend, FinishedSteps, GuardError, NotBefore, Operator, Owner, Pk, Record, Status, StepWord, Written},
     key::{self, Key},
 };
+
+/// Which steps a word can be about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepNames {
+    /// Those of the record; any where it has none yet. A name that is misspelt would say of the step that was meant nothing.
+    Recorded,
+    /// Any: a step that the record does not know, too.
+    Any,
+}
+
+/// The longest name of a step that an operator can name, in bytes. Names stand in the code of handlers, and are words.
+const LONGEST_STEP_NAME: usize = 255;
+
+/// How often an amendment is sent, where it is not answered or the table is busy.
+const TRIES: u32 = 3;
+
+/// How long after the first try comes the second; the third comes twice as long after that.
+const BEFORE_NEXT_TRY: Duration = Duration::from_millis(100);
 
 /// Looking at records and amending them.
 ///
 /// ```
 /// # use std::sync::Arc;
-/// use leasehold::{Config, HandlerResult, JobContext, Key, Raw, guard::FinishedSteps, handler, ops::Ops, testing::TestBed};
+/// use leasehold::{Config, HandlerResult, JobContext, Key, Raw, guard::{FinishedSteps, NotBefore}, handler, ops::Ops};
+/// use leasehold::testing::TestBed;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let bed = TestBed::new(&["payments"]);
@@ -35,7 +56,7 @@ use crate::{
 /// let clock = bed.broker.clock().clone();
 /// let ops = Ops::with_adapters(config, Arc::new(bed.broker.clone()), Arc::new(bed.guard.clone()), clock);
 /// let record = ops.record(&ops.pk("payments", &Key::from("p1"))?).await?.ok_or("no record")?;
-/// let amend = ops.reset(&record, FinishedSteps::Keep, "ann@laptop")?;
+/// let amend = ops.reset(&record, FinishedSteps::Keep, NotBefore::Keep, "ann@laptop")?;
 /// ops.amend(&amend).await?; // fails if the record is another by now
 /// assert_eq!(run().await?.done, 1); // once more
 /// # Ok(())
@@ -76,42 +97,65 @@ impl Ops {
     /// A plan: the work may run again with the next message of its key, as if nothing had been tried, and whatever that
     /// message's payload is. Makes no message.
     ///
+    /// Work that waits goes on waiting, unless `not_before` is cleared: what was begun may still run until then.
+    ///
     /// # Errors
-    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Expired`] where it runs again anyway.
-    pub fn reset(&self, seen: &Record, steps: FinishedSteps, by: &str) -> Result<Amend, OpsError> {
+    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Expired`] where it runs again anyway,
+    /// [`OpsError::Undoing`] where it is not undone to the end, and its steps are to be kept.
+    pub fn reset(
+        &self,
+        seen: &Record,
+        steps: FinishedSteps,
+        not_before: NotBefore,
+        by: &str,
+    ) -> Result<Amend, OpsError> {
         self.lasts(seen)?;
         self.not_held(seen)?;
-        Ok(Amend::reset(seen, steps, &self.operator(by)))
+        if seen.status == Status::Failed && steps == FinishedSteps::Keep {
+            return Err(OpsError::Undoing);
+        }
+        Ok(Amend::reset(seen, steps, not_before, &self.operator(by)))
     }
 
     /// A plan: how a step ended is known now. The way out for a step that is in doubt (rule S2).
     ///
     /// # Errors
-    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Expired`], [`OpsError::Step`] where the word would change nothing, or where the name
-    /// or the result can be none.
-    pub fn step(&self, seen: &Record, name: &str, word: &StepWord, by: &str) -> Result<Amend, OpsError> {
+    /// [`OpsError::Held`] while a worker runs it, [`OpsError::Expired`], [`OpsError::Step`] where the word would change
+    /// nothing, or where the name or the result can be none, and [`OpsError::NoSuchStep`].
+    pub fn step(
+        &self,
+        seen: &Record,
+        name: &str,
+        names: StepNames,
+        word: &StepWord,
+        by: &str,
+    ) -> Result<Amend, OpsError> {
         self.lasts(seen)?;
         self.not_held(seen)?;
         let refused = |why: String| Err(OpsError::Step { name: name.to_owned(), why });
         if name.is_empty() {
             return refused("has no name".into());
         }
+        if name.len() > LONGEST_STEP_NAME {
+            return refused(format!("has a name of {} bytes, of {LONGEST_STEP_NAME} at the most", name.len()));
+        }
         if let StepWord::Done(result) = word
             && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(result)
         {
             return refused(format!("would have a result that is no JSON: {error}"));
         }
+        let is_strange = !seen.steps.is_empty() && !seen.steps.contains_key(name);
+        if is_strange && (names == StepNames::Recorded || *word == StepWord::Again) {
+            let known = seen.steps.keys().cloned().collect();
+            return Err(OpsError::NoSuchStep { name: name.to_owned(), known });
+        }
         if let Some(amend) = Amend::step(seen, name, word, &self.operator(by)) {
             return Ok(amend);
         }
         match (seen.steps.get(name), word) {
-            (Some(_), StepWord::Done(_)) => refused("is done already, with a result".into()),
+            (Some(_), StepWord::Done(_)) => refused("is done already, with this result".into()),
             (Some(_), StepWord::Again) => refused("is undone, and runs again anyway".into()),
-            (None, _) if seen.steps.is_empty() => refused("is not there, nor is any: it runs anyway".into()),
-            (None, _) => {
-                let known: Vec<_> = seen.steps.keys().map(|name| format!("{name:?}")).collect();
-                refused(format!("is not there, and runs anyway; there is {}", known.join(", ")))
-            }
+            (None, _) => refused("is not there, nor is any: it runs anyway".into()),
         }
     }
 
@@ -137,19 +181,32 @@ impl Ops {
     /// Writes what was planned, if the record is still exactly the one that it was made of.
     ///
     /// # Errors
-    /// [`OpsError::Changed`] if it is another by now, and nothing is written; [`OpsError::Guard`], after which a transient
-    /// one may have been written: look at the record, or write the same plan again.
+    /// [`OpsError::Changed`] if it is another by now, and nothing is written; [`OpsError::Overtaken`] if it is another and
+    /// that cannot be said; [`OpsError::Guard`], after which a transient one may have been written: look at the record, or
+    /// write the same plan again.
     ///
     /// # Cancel safety
     /// Dropped, it may have been written.
     pub async fn amend(&self, amend: &Amend) -> Result<(), OpsError> {
-        let answer = match self.guard.amend(amend).await {
+        let (mut was_unknown, mut tries) = (false, 1);
+        let answer = loop {
+            let answer = self.guard.amend(amend).await;
+            let is_unknown = matches!(answer, Err(GuardError::NoAnswer(_) | GuardError::Unavailable(_)));
+            let is_busy = matches!(answer, Err(GuardError::Throttled(_) | GuardError::Conflict));
+            was_unknown |= is_unknown;
+            if tries == TRIES || !(is_unknown || is_busy) {
+                break answer;
+            }
             // It may have been made: the same write again tells (rule G3).
-            Err(GuardError::NoAnswer(_) | GuardError::Unavailable(_)) => self.guard.amend(amend).await,
-            answer => answer,
+            sleep(BEFORE_NEXT_TRY * tries).await;
+            tries += 1;
         };
         match answer.map_err(|error| self.guard_error(error))? {
             Written::Applied => Ok(()),
+            // Whoever wrote after it took a higher fence: one that is no higher was never after it.
+            Written::Refused(now) if was_unknown && now.as_ref().is_none_or(|now| now.fence > amend.record.fence) => {
+                Err(OpsError::Overtaken { now })
+            }
             Written::Refused(now) => Err(OpsError::Changed { now }),
         }
     }

@@ -58,6 +58,8 @@ pub enum Failure {
     Unavailable,
     NoAnswer,
     Denied,
+    /// `Denied`, for want of credentials that hold.
+    NoCredentials,
     Missing,
     /// Of a guard: [`crate::guard::GuardError::Conflict`]. Others know none and answer `Unavailable`.
     Conflict,

@@ -258,6 +258,16 @@ async fn what_is_not_reached_or_not_understood_ends_with_its_own_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_credentials_that_is_said_once_and_nothing_of_rights() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0").unset("AWS_ACCESS_KEY_ID").unset("AWS_SECRET_ACCESS_KEY");
+    let settings = settings.set("AWS_CONFIG_FILE", "/nowhere").set("AWS_SHARED_CREDENTIALS_FILE", "/nowhere");
+    let report = json(&ends(&settings, &["--json"]).await, 1);
+    assert_eq!(codes(&report), ["credentials"], "{report}");
+    assert!(report["findings"][0]["mend"].as_str().is_some_and(|mend| mend.starts_with("aws sso login")), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn text_from_outside_does_not_reach_the_terminal_as_it_is() {
     let engine = Engine::start().await.expect("an engine");
     let settings = Settings::new(engine.endpoint(), &std::env::temp_dir());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use leasehold::{
     aws::{self, Aws},
     clock::{Clock, Millis},
@@ -185,11 +186,111 @@ async fn s2_a_step_in_doubt_is_settled_by_somebodys_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn d2_work_that_waits_goes_on_waiting_unless_somebody_says_now() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    let mut waits = left_behind("jobs#p1", Status::Released);
+    waits.not_before = Some(Clock::system().wall() + Duration::from_secs(600));
+    put(&bench, waits.clone()).await;
+    let not_before = async || record(&bench, "jobs#p1").await.expect("a record").not_before;
+    let said = told(&ends(&settings, &["reset", "jobs", "p1", "--yes"]).await, 0);
+    assert!(said.contains("It may not run before ") && said.contains("--now does not wait"), "{said}");
+    assert!(said.contains("status      released, may run again in 9 minutes"), "{said}");
+    assert_eq!(not_before().await, waits.not_before);
+    let said = told(&ends(&settings, &["reset", "jobs", "p1", "--now", "--yes"]).await, 0);
+    assert!(said.contains("runs it BESIDE that") && said.contains("released: the next message runs it"), "{said}");
+    assert_eq!(not_before().await, None);
+    let said = told(&ends(&settings, &["reset", "jobs", "p1", "--yes"]).await, 0);
+    assert!(!said.contains("BESIDE") && !said.contains("may not run before"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_what_is_not_undone_to_the_end_is_reset_only_with_all_steps() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    put(&bench, left_behind("jobs#p1", Status::Failed)).await;
+    let plain = ends(&settings, &["reset", "jobs", "p1", "--yes"]).await;
+    told(&plain, 1);
+    assert!(
+        plain.stderr.contains("undo is not finished") && plain.stderr.contains("--steps-again"),
+        "{}",
+        plain.stderr
+    );
+    let said = told(&ends(&settings, &["reset", "jobs", "p1", "--steps-again", "--yes"]).await, 0);
+    assert!(said.contains("charge: undone") && said.contains("Its undo is not finished, and is given up"), "{said}");
+    assert_eq!(record(&bench, "jobs#p1").await.map(|record| record.status), Some(Status::Released));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_on_a_step_can_be_mended_and_says_what_it_leaves_out() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    put(&bench, left_behind("jobs#p1", Status::Dead)).await;
+    let result = async |step: &str| {
+        let record = record(&bench, "jobs#p1").await.expect("a record");
+        record.steps.get(step).and_then(|step| step.result.clone())
+    };
+    let said = told(&ends(&settings, &["reset", "jobs", "p1", "--step", "mail", "--done", "--yes"]).await, 0);
+    assert!(said.contains("The result is recorded as null"), "{said}");
+    let line = ["reset", "jobs", "p1", "--step", "mail", "--done", "--result", "7", "--yes"];
+    let said = told(&ends(&settings, &line).await, 0);
+    assert!(said.contains("result 7") && !said.contains("recorded as null"), "{said}");
+    assert_eq!(result("mail").await.as_deref(), Some("7"));
+    let new = ["reset", "jobs", "p1", "--step", "refund", "--done", "--result", "1", "--yes"];
+    let strange = ends(&settings, &new).await;
+    told(&strange, 1);
+    assert!(strange.stderr.contains(r#""charge", "mail""#) && strange.stderr.contains("--new"), "{}", strange.stderr);
+    told(&ends(&settings, &[new.as_slice(), &["--new"]].concat()).await, 0);
+    assert_eq!(result("refund").await.as_deref(), Some("1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_later_release_has_written_beside_stays() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    let account = aws_sdk_dynamodb::Client::new(&aws::local(bench.engine.endpoint()));
+    put(&bench, left_behind("jobs#p1", Status::Dead)).await;
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let update = account.update_item().table_name("leasehold").key("pk", text("jobs#p1"));
+    let update = update.update_expression("SET later = :later, steps.charge.later = :later");
+    update.expression_attribute_values(":later", text("unknown")).send().await.expect("is written");
+    for line in [
+        ["reset", "jobs", "p1", "--step", "mail", "--again", "--yes"].as_slice(),
+        &["reset", "jobs", "p1", "--yes"],
+        &["done", "jobs", "p1", "--yes"],
+    ] {
+        told(&ends(&settings, line).await, 0);
+        let get = account.get_item().table_name("leasehold").key("pk", text("jobs#p1"));
+        let item = get.send().await.expect("an answer").item.expect("a record");
+        let charge = item["steps"].as_m().expect("steps")["charge"].as_m().expect("a step");
+        assert_eq!([&item["later"], &charge["later"]], [&text("unknown"); 2], "{line:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn done_that_is_forgotten_early_says_when() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    let bare = Settings::new(bench.engine.endpoint(), &std::env::temp_dir());
+    put(&bench, left_behind("mails#p1", Status::Dead)).await;
+    let done = async |settings: &Settings, of: &[&str], ttl| {
+        told(&ends(settings, &[&["done"], of, &["--dry-run", "--ttl", ttl]].concat()).await, 0)
+    };
+    let said = done(&settings, &["jobs", "p1"], "29d").await;
+    assert!(said.contains("That is forgotten 2") && said.contains("sooner than 30d (its DONE_TTL)"), "{said}");
+    let said = done(&settings, &["jobs", "p1"], "30d").await;
+    assert!(!said.contains("forgotten"), "{said}");
+    let said = done(&bare, &["--pk", "mails#p1"], "13d").await;
+    assert!(said.contains("sooner than 14d (a queue can keep messages"), "{said}");
+    assert!(!done(&bare, &["--pk", "mails#p1"], "14d").await.contains("forgotten"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn g2_what_changed_since_it_was_shown_is_shown_again_and_left_alone() {
     let bench = Bench::new().await;
     let hold = Hold::new();
     let proxy =
-        Proxy::before(bench.engine.endpoint()).await.with("PutItem", Fault::HoldRequest(hold.clone()), |_| true);
+        Proxy::before(bench.engine.endpoint()).await.with("UpdateItem", Fault::HoldRequest(hold.clone()), |_| true);
     let settings = bench.settings("exit 0");
     put(&bench, left_behind("jobs#p1", Status::Dead)).await;
     let line = ["reset", "jobs", "p1", "--yes"];
@@ -204,6 +305,27 @@ async fn g2_what_changed_since_it_was_shown_is_shown_again_and_left_alone() {
     assert!(now.contains("status      done "), "{said}");
     assert_eq!(record(&bench, "jobs#p1").await, done);
     assert_eq!(done.map(|record| record.status), Some(Status::Done));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g3_what_may_have_been_written_is_not_called_unwritten() {
+    let bench = Bench::new().await;
+    let hold = Hold::new();
+    let proxy = Proxy::before(bench.engine.endpoint()).await;
+    let proxy = proxy.with("UpdateItem", Fault::LoseReply, |number| number == 1);
+    let proxy = proxy.with("UpdateItem", Fault::HoldRequest(hold.clone()), |number| number == 2);
+    let settings = bench.settings("exit 0");
+    put(&bench, left_behind("jobs#p1", Status::Dead)).await;
+    let line = ["reset", "jobs", "p1", "--yes", "--json"];
+    let slow = line.iter().fold(settings.clone().behind(&proxy).command("guard"), |settings, arg| settings.arg(arg));
+    let slow = slow.start();
+    hold.holds(1).await;
+    assert_eq!(record(&bench, "jobs#p1").await.map(|record| record.status), Some(Status::Released), "it was written");
+    told(&ends(&settings, &["done", "jobs", "p1", "--yes"]).await, 0);
+    hold.release();
+    let json = json_of(&slow.ends().await, 1);
+    assert_eq!((&json["written"], &json["after"]["status"]), (&Value::Null, &json!("DONE")));
+    assert!(json.get("written").is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,12 +441,45 @@ async fn a_record_of_a_later_version_is_neither_shown_nor_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_text_from_outside_reaches_a_terminal_as_it_is() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0");
+    let bad = "\u{1b}[2J\u{9b}2J\r\u{61c}\u{202e}";
+    let mut dead = left_behind("jobs#p1", Status::Dead);
+    dead.last_error = Some(Failure::new("x", bad));
+    dead.steps.insert(bad.to_owned(), dead.steps["charge"].clone());
+    put(&bench, dead).await;
+    let is_raw =
+        |text: &str| text.contains(|c: char| c != '\n' && (c.is_control() || bad.contains(c)) && !c.is_ascii_graphic());
+    for (line, code) in [
+        (["get", "jobs", "p1"].as_slice(), 0),
+        (&["get", "jobs", "p1", "--json"], 0),
+        (&["reset", "jobs", "p1", "--yes", "--json"], 0),
+        (&["reset", "jobs", "p1", "--step", "strange", "--done", "--yes"], 1),
+        (&["get", bad, "p1"], 78),
+        (&["get", "jobs", bad], 1),
+    ] {
+        let ended = ends(&settings, line).await;
+        let said = told(&ended, code);
+        assert!(!is_raw(&said) && !is_raw(&ended.stderr), "{line:?}: {said:?} {:?}", ended.stderr);
+        if line.contains(&"--json") {
+            let json = json_of(&ended, code);
+            let record = if json.get("last_error").is_some() { &json } else { &json["before"] };
+            assert_eq!(record["last_error"]["text"], bad);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn help_says_which_record_is_meant_and_how_it_ends() {
     let settings = Settings::new("http://127.0.0.1:9", &std::env::temp_dir());
     for (line, parts) in [
         (["--help"].as_slice(), ["get", "reset", "done", "GUARD=none"].as_slice()),
         (&["get", "--help"], &["--pk", "expires_at", "  69  "]),
-        (&["reset", "--help"], &["--steps-again", "downstream key", "--dry-run", "meanwhile", "  78  "]),
+        (
+            &["reset", "--help"],
+            &["--steps-again", "--now", "beside it", "--new", "downstream key", "--dry-run", "meanwhile", "  78  "],
+        ),
         (&["done", "--help"], &["--ttl", "DONE_TTL", "  64  "]),
     ] {
         let help = told(&ends(&settings, line).await, 0);

@@ -69,8 +69,8 @@ const ROOMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// May be named from everywhere: errors in full, and where the proofs plant a fault.
-const EVERYWHERE: &str = "causes::in_full testing::planted testing::Planted";
+/// May be named from everywhere: errors in full and what is behind them, and where the proofs plant a fault.
+const EVERYWHERE: &str = "causes::in_full causes::NoCredentials testing::planted testing::Planted";
 
 #[test]
 fn rooms_name_only_what_lies_below_them() {

@@ -7,8 +7,8 @@ use std::{
 
 use leasehold::{
     Config, Handler, HandlerError, HandlerResult, JobContext, Key, Raw, ResultExt, StopReport,
-    guard::{FinishedSteps, Pk, Record, Status, Step, StepState, StepWord},
-    ops::Ops,
+    guard::{FinishedSteps, NotBefore, Pk, Record, Status, Step, StepState, StepWord},
+    ops::{Ops, StepNames},
     queue::{Queue, Receive},
     testing::{Fault, TestBed},
 };
@@ -78,12 +78,12 @@ impl Stage {
     }
 
     async fn resets(&self, steps: FinishedSteps) {
-        let plan = self.ops.reset(&self.record().await, steps, "ann").unwrap();
+        let plan = self.ops.reset(&self.record().await, steps, NotBefore::Keep, "ann").unwrap();
         self.ops.amend(&plan).await.unwrap();
     }
 
     async fn says_of_the_charge(&self, word: StepWord) {
-        let plan = self.ops.step(&self.record().await, "charge", &word, "ann").unwrap();
+        let plan = self.ops.step(&self.record().await, "charge", StepNames::Recorded, &word, "ann").unwrap();
         self.ops.amend(&plan).await.unwrap();
     }
 
@@ -148,6 +148,23 @@ async fn s1_a_reset_with_all_steps_runs_them_under_another_downstream_key() {
     stage.resets(FinishedSteps::Repeat).await;
     assert_eq!(stage.takes(GOOD).await.done, 1);
     assert_eq!(stage.charges(), ["jobs#a/charge", "jobs#a/charge/2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d2_a_reset_starts_no_run_beside_one_that_may_still_run_unless_somebody_says_now() {
+    for (not_before, waits) in [(NotBefore::Keep, true), (NotBefore::Clear, false)] {
+        let stage = Stage::new();
+        stage.takes(GOOD).await;
+        stage.resets(FinishedSteps::Keep).await;
+        let mut record = stage.record().await;
+        record.not_before = Some(record.updated_at + Duration::from_secs(300));
+        stage.bed.guard.put(record.clone());
+        let plan = stage.ops.reset(&record, FinishedSteps::Keep, not_before, "ann").unwrap();
+        stage.ops.amend(&plan).await.unwrap();
+        let began = tokio::time::Instant::now();
+        assert_eq!(stage.takes(GOOD).await.done, 1);
+        assert_eq!(began.elapsed() >= Duration::from_secs(300), waits, "{:?}", began.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]

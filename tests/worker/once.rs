@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use leasehold::{
     Handler, HandlerError, HandlerResult, JobContext, Raw, ResultExt, Shutdown,
     guard::{Pk, Record, Status, StepState, StepWord},
+    ops::StepNames,
     testing::{Failure, Fault, TestBed},
 };
 use tokio::time::{sleep, timeout};
@@ -153,7 +154,7 @@ async fn s2_an_operator_ends_the_doubt_either_way() {
         office.until_idle().await;
         let ops = office.bed.ops(&VARS).unwrap();
         sleep(Duration::from_secs(10)).await;
-        let amend = ops.step(&office.record(), "mail", &word, "ann").unwrap();
+        let amend = ops.step(&office.record(), "mail", StepNames::Recorded, &word, "ann").unwrap();
         ops.amend(&amend).await.unwrap();
         office.redrive().await;
         office.until_idle().await;

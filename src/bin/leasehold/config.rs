@@ -12,7 +12,11 @@ use leasehold::{
     config::{Explained, HttpAddr, variables},
 };
 
-use crate::{handlers::with_handlers, log};
+use crate::{
+    handlers::with_handlers,
+    log,
+    words::{self, plain},
+};
 
 pub(crate) const HELP: &str = "\
 Examples:
@@ -78,7 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let _ = writeln!(io::stderr(), "warning: {warning}");
     }
     let text = if args.json {
-        serde_json::to_string_pretty(&Told { settings: &settings, warnings: &warnings })? + "\n"
+        words::json(&serde_json::to_string_pretty(&Told { settings: &settings, warnings: &warnings })?) + "\n"
     } else {
         table(&settings)
     };
@@ -88,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// A block for the process and for each queue, in columns.
 fn table(settings: &[Explained]) -> String {
-    let value = |setting: &Explained| setting.value.as_deref().map_or_else(|| "-".to_owned(), on_one_line);
+    let value = |setting: &Explained| setting.value.as_deref().map_or_else(|| "-".to_owned(), plain);
     let name_width = settings.iter().map(|setting| setting.setting.len()).max().unwrap_or_default();
     let value_width = settings.iter().map(|setting| value(setting).chars().count()).max().unwrap_or_default();
     let (mut text, mut block) = (String::new(), None);
@@ -103,8 +107,4 @@ fn table(settings: &[Explained]) -> String {
         text.push_str(&format!("  {name:<name_width$}  {value:<value_width$}  {origin}\n"));
     }
     text
-}
-
-fn on_one_line(value: &str) -> String {
-    value.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }

@@ -21,7 +21,7 @@ use leasehold::{
 use tokio::signal::ctrl_c;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Ended, exit, help};
+use crate::{Ended, exit, help, words::access};
 
 mod look;
 mod put;
@@ -228,11 +228,9 @@ fn explained(queue: &str, error: OpsError) -> anyhow::Error {
         )])
         .into(),
         OpsError::Queue { queue: name, error: error @ QueueError::Denied(_) } => {
-            OpsError::Configuration(vec![Problem::new(
-                format!("the queue {name}: {:#}", anyhow::Error::new(error)),
-                "AWS_PROFILE=<one that may do it; OperatorPolicy in infra/queue.yaml>",
-            )])
-            .into()
+            let mend = access(error.lacks_credentials(), "do it");
+            let what = format!("the queue {name}: {:#}", anyhow::Error::new(error));
+            OpsError::Configuration(vec![Problem::new(what, mend)]).into()
         }
         error => error.into(),
     }

@@ -23,12 +23,16 @@ use leasehold::{
 };
 use serde::Deserialize;
 
-use crate::{exit, health};
+use crate::{
+    exit, health,
+    words::{json, plain},
+};
 
 /// Tell what does not fit: queues, dead-letter queues, table, rights, settings
 ///
 /// Looks at everything that a worker with these variables would use, tries what it must be allowed to do by calls that can
-/// do nothing, and judges it together. Each finding comes with why it matters and a line that mends it. Changes nothing.
+/// do nothing, and judges it together. Each finding comes with why it matters and a line that mends it. Changes nothing, but for the item #probe in the
+/// table.
 ///
 /// Where queues or the table are not there, it prints the lines that make them.
 #[derive(Debug, clap::Args)]
@@ -100,7 +104,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     ask.stop_timeout = args.stop_timeout.0;
     ask.one_writer_region = args.one_writer_region;
     let report = ops.doctor(&ask).await?;
-    let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { told(&report) };
+    let text = if args.json { json(&serde_json::to_string_pretty(&report)?) + "\n" } else { told(&report) };
     io::stdout().write_all(text.as_bytes()).context("standard output")?;
     Ok(if !report.reached {
         exit::UNAVAILABLE.into()
@@ -151,27 +155,27 @@ async fn measured() -> Vec<(String, Duration)> {
     times.filter_map(|(name, queue)| Some((name, Duration::from_millis(queue.handler_p99_ms?)))).collect()
 }
 
-/// For a person. Writing to a string cannot fail.
+/// For a person. Names and errors come from outside. Writing to a string cannot fail.
 fn told(report: &Report) -> String {
     let mut text = String::new();
     let mut subject = None;
     for finding in &report.findings {
         if subject != Some(&finding.subject) {
-            let _ = writeln!(text, "{}", on_one_line(&finding.subject.to_string()));
+            let _ = writeln!(text, "{}", plain(&finding.subject.to_string()));
             subject = Some(&finding.subject);
         }
         let Finding { severity, check, found, why, mend, .. } = finding;
-        let _ = writeln!(text, "  {severity} [{check}]: {}", on_one_line(found));
+        let _ = writeln!(text, "  {severity} [{check}]: {}", plain(found));
         let _ = writeln!(text, "    why: {why}");
         if let Some(mend) = mend {
-            let _ = writeln!(text, "    mend: {}", on_one_line(mend));
+            let _ = writeln!(text, "    mend: {}", plain(mend));
         }
         text.push('\n');
     }
     if !report.create.is_empty() {
         text.push_str("To make what is not there:\n\n");
         for line in &report.create {
-            let _ = writeln!(text, "{}", on_one_line(line));
+            let _ = writeln!(text, "{}", plain(line));
         }
         text.push('\n');
     }
@@ -180,7 +184,7 @@ fn told(report: &Report) -> String {
             P99Source::Measured => "measured by the running worker",
             _ => "given",
         };
-        let _ = writeln!(text, "p99 of handler time of {}: {} ({source})", on_one_line(queue), DurationText(*time));
+        let _ = writeln!(text, "p99 of handler time of {}: {} ({source})", plain(queue), DurationText(*time));
     }
     let counts = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]
         .map(|(severity, word)| counted(report.count(severity), word));
@@ -190,9 +194,4 @@ fn told(report: &Report) -> String {
 
 fn counted(number: usize, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
-}
-
-/// Names and errors come from outside; no terminal should be handed control characters.
-fn on_one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
 }

@@ -125,7 +125,8 @@ fn main() -> ExitCode {
 
 /// Tells an error to whoever reads standard error, and what it is to whoever started the process.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(io::stderr(), "leasehold: {error:#}");
+    // Errors have words from outside in them, and lines of their own.
+    let _ = writeln!(io::stderr(), "leasehold: {}", words::plain_lines(&format!("{error:#}")));
     if let Some(Ended { code, .. }) = error.downcast_ref() {
         return (*code).into();
     }

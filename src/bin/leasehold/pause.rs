@@ -20,7 +20,10 @@ use leasehold::{
 };
 use serde::Serialize;
 
-use crate::{exit, words::plain};
+use crate::{
+    exit,
+    words::{self, access, plain},
+};
 
 /// Pause queues for all of their workers, or list what is paused
 ///
@@ -223,12 +226,10 @@ fn refused(error: GuardError, table: &str, about: &str) -> anyhow::Error {
             format!("{about}: there is no table {table:?}, in which the word is kept"),
             "LEASEHOLD_TABLE=<the table of the workers>, AWS_REGION=<its region>; infra/queue.yaml makes one",
         ),
-        GuardError::Denied(_) => Problem::new(
-            format!("{about}: {:#}", anyhow::Error::new(error)),
-            format!(
-                "AWS_PROFILE=<one that may dynamodb:GetItem and PutItem on {table}; OperatorPolicy in infra/queue.yaml>"
-            ),
-        ),
+        GuardError::Denied(_) => {
+            let mend = access(error.lacks_credentials(), &format!("dynamodb:GetItem and PutItem on {table}"));
+            Problem::new(format!("{about}: {:#}", anyhow::Error::new(error)), mend)
+        }
         error => return anyhow::Error::new(error).context(format!("{about}; the table {table:?}")),
     };
     WorkerError::Configuration(vec![problem]).into()
@@ -249,7 +250,7 @@ fn show(Queue { queue, name }: &Queue, said: &Said, json: bool) -> anyhow::Resul
     let before = said.now.as_ref().map(|_| &said.before);
     let now = said.now.as_ref().unwrap_or(&said.before);
     let text = if json {
-        serde_json::to_string(&Line { queue, name, now, before })?
+        words::json(&serde_json::to_string(&Line { queue, name, now, before })?)
     } else {
         let queue = if queue == name { queue.clone() } else { format!("{queue} ({name} in SQS)") };
         match (&now.paused, before) {

@@ -27,16 +27,41 @@ pub(crate) fn ago(now: Millis, at: Millis) -> String {
     if at > now { format!("in {}", age(at.since(now))) } else { format!("{} ago", age(now.since(at))) }
 }
 
-/// Text from outside for a terminal: characters that could steer it, or turn its line around, are made visible.
+/// Text from outside for a terminal: characters that could steer it, turn its line around or hide in it are made visible.
 pub(crate) fn plain(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let mut seen = String::with_capacity(text.len());
     for c in text.chars() {
         if steers(c) { seen.extend(c.escape_default()) } else { seen.push(c) }
     }
     seen
+}
+
+/// The same, but for its line breaks.
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// JSON for a terminal, meaning the same: of what could steer one, JSON itself leaves some characters as they are.
+pub(crate) fn json(text: &str) -> String {
+    let mut seen = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) && !c.is_ascii_whitespace() {
+            // It stands in a string, for nothing else outside of ASCII is JSON.
+            seen.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            seen.push(c);
+        }
+    }
+    seen
+}
+
+/// Controls, and format characters that change the direction of a line, break it, or are not seen.
+/// <https://www.unicode.org/reports/tr9/>, <https://www.unicode.org/reports/tr36/>
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// As much of a text as fits so many characters, with `…` for the rest.
@@ -45,6 +70,15 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// What mends a call that was refused for want of credentials, or else for this right.
+pub(crate) fn access(lacks_credentials: bool, right: &str) -> String {
+    if lacks_credentials {
+        "aws sso login, or AWS_PROFILE=<one whose credentials hold>".to_owned()
+    } else {
+        format!("AWS_PROFILE=<one that may {right}; OperatorPolicy in infra/queue.yaml>")
+    }
 }
 
 /// A line of a page: its name, and what there is to say.
@@ -97,6 +131,20 @@ mod tests {
     #[test]
     fn what_could_steer_a_terminal_is_made_visible_and_the_rest_is_left() {
         assert_eq!(plain("a\u{1b}[2J\n\u{202e}ü"), "a\\u{1b}[2J\\n\\u{202e}ü");
+        assert_eq!(plain_lines("a\r\nb\u{9b}2J"), "a\\r\nb\\u{9b}2J");
+        for hidden in ['\u{61c}', '\u{200b}', '\u{2066}', '\u{feff}', '\u{e0041}'] {
+            assert_eq!(plain(&hidden.to_string()), hidden.escape_default().to_string());
+        }
+    }
+
+    #[test]
+    fn json_is_the_same_without_what_could_steer_a_terminal() {
+        let value = serde_json::json!({ "a\u{9b}": ["\u{7f}\u{85}\u{1b}", "\u{202e}ü\u{e0041}\n"] });
+        for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("is JSON")] {
+            let told = json(&text);
+            assert!(!told.contains(|c: char| c != '\n' && steers(c)) && told.contains('ü'), "{told}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&told).expect(&told), value);
+        }
     }
 
     #[test]

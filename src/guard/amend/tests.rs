@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     clock::Clock,
-    guard::{Claim, Failure, Fence, Undoing},
+    guard::{Claim, Failure, Fence, TakeOver, TakeOverKind, Undoing},
 };
 
 const NOW: Millis = Millis(2_000_000_000_000);
@@ -63,7 +63,7 @@ fn stands(record: &Record, name: &str) -> Option<(StepState, u32, Option<String>
 fn a_reset_forgets_what_was_tried_and_keeps_finished_steps() {
     for status in [Status::Running, Status::Released, Status::Failed, Status::Done, Status::Dead] {
         let (seen, by) = (seen(status), operator());
-        let amend = Amend::reset(&seen, FinishedSteps::Keep, &by);
+        let amend = Amend::reset(&seen, FinishedSteps::Keep, NotBefore::Clear, &by);
         amend.check().expect("may be written");
         let expected = Record {
             status: Status::Released,
@@ -90,7 +90,7 @@ fn a_reset_forgets_what_was_tried_and_keeps_finished_steps() {
 
 #[test]
 fn s1_a_reset_with_all_steps_begins_a_new_generation_and_leaves_doubt_in_doubt() {
-    let record = Amend::reset(&seen(Status::Done), FinishedSteps::Repeat, &operator()).record;
+    let record = Amend::reset(&seen(Status::Done), FinishedSteps::Repeat, NotBefore::Clear, &operator()).record;
     assert_eq!(stands(&record, "charge"), Some((StepState::Undone, 1, None)));
     assert_eq!(stands(&record, "mail"), Some((StepState::Started, 1, None)));
 }
@@ -99,15 +99,62 @@ fn s1_a_reset_with_all_steps_begins_a_new_generation_and_leaves_doubt_in_doubt()
 fn s3_a_reset_of_what_was_undone_does_its_steps_again() {
     let mut seen = seen(Status::Dead);
     seen.undo = Some(Undoing { answer: Some(UndoAnswer::Undone), ..Undoing::default() });
-    let record = Amend::reset(&seen, FinishedSteps::Keep, &operator()).record;
+    let record = Amend::reset(&seen, FinishedSteps::Keep, NotBefore::Clear, &operator()).record;
     assert_eq!((stands(&record, "charge"), record.undo), (Some((StepState::Undone, 1, None)), None));
+}
+
+#[test]
+fn d2_a_reset_waits_for_what_may_still_run_unless_that_is_cleared() {
+    for status in [Status::Running, Status::Released, Status::Failed, Status::Done, Status::Dead] {
+        let seen = seen(status);
+        let waits = matches!(status, Status::Released | Status::Failed).then_some(NOW + DAY);
+        assert_eq!(seen.waits_until(NOW), waits, "{status:?}");
+        assert_eq!(seen.waits_until(NOW + DAY), None, "it is over");
+        for (not_before, kept) in [(NotBefore::Keep, waits), (NotBefore::Clear, None)] {
+            let amend = Amend::reset(&seen, FinishedSteps::Repeat, not_before, &operator());
+            assert_eq!(amend.record.not_before, kept, "{status:?} {not_before:?}");
+        }
+    }
+    let record = said(&seen(Status::Released), "charge", &StepWord::Again).expect("a change");
+    assert_eq!(record.not_before, Some(NOW + DAY), "nor does a word on a step start a run");
+}
+
+#[test]
+fn s3_a_step_of_undone_work_that_is_done_by_somebodys_word_stays_done() {
+    let mut seen = seen(Status::Dead);
+    seen.undo = Some(Undoing { failures: 1, answer: Some(UndoAnswer::Undone), ..Undoing::default() });
+    let record = said(&seen, "mail", &done("7")).expect("a change");
+    assert_eq!(record.undo, Some(Undoing { failures: 1, ..Undoing::default() }));
+    let stand = [stands(&record, "charge"), stands(&record, "mail")];
+    let expected = [Some((StepState::Undone, 1, None)), Some((StepState::Done, 1, Some("7".into())))];
+    assert_eq!(stand, expected);
+    let again = said(&seen, "charge", &done("8")).expect("a change");
+    assert_eq!(stands(&again, "charge"), Some((StepState::Done, 2, Some("8".into()))), "of the next generation");
+    assert_eq!(said(&seen, "charge", &StepWord::Again), None, "it runs again anyway");
+
+    let reset = Amend::reset(&record, FinishedSteps::Keep, NotBefore::Keep, &operator()).record;
+    let claim = Claim {
+        pk: seen.pk.clone(),
+        owner: Owner("next".into()),
+        now: NOW,
+        lease_until: NOW + DAY,
+        fingerprint: None,
+        source: Source::default(),
+    };
+    let redrive = TakeOver { claim, seen: Box::new(record.clone()), kind: TakeOverKind::Anew };
+    redrive.check().expect("a redrive");
+    let mut redriven = record.clone();
+    redrive.apply(&mut redriven);
+    for after in [reset, redriven] {
+        assert_eq!([stands(&after, "charge"), stands(&after, "mail")], expected);
+    }
 }
 
 #[test]
 fn g2_the_new_fence_is_past_the_old_one_also_of_a_clock_that_was_ahead() {
     let mut seen = seen(Status::Done);
     seen.fence = Fence(NOW.0 + 5);
-    assert_eq!(Amend::reset(&seen, FinishedSteps::Keep, &operator()).record.fence, Fence(NOW.0 + 6));
+    assert_eq!(Amend::reset(&seen, FinishedSteps::Keep, NotBefore::Clear, &operator()).record.fence, Fence(NOW.0 + 6));
 }
 
 #[test]
@@ -137,6 +184,10 @@ fn a_step_done_by_hand_is_the_one_that_a_run_would_have_done() {
     seen.steps.insert("refund".into(), step(StepState::Undone, 1));
     let record = said(&seen, "refund", &done("7")).expect("a change");
     assert_eq!(stands(&record, "refund"), Some((StepState::Done, 2, Some("7".into()))));
+    // It was said wrong.
+    seen.steps.insert("refund".into(), step(StepState::Done, 2));
+    let record = said(&seen, "refund", &done("7")).expect("a change");
+    assert_eq!(stands(&record, "refund"), Some((StepState::Done, 2, Some("7".into()))));
     // Its result was too large to be kept: here is one.
     seen.steps.insert("refund".into(), Step { result: None, ..step(StepState::Done, 4) });
     let record = said(&seen, "refund", &done("7")).expect("a change");
@@ -147,7 +198,7 @@ fn a_step_done_by_hand_is_the_one_that_a_run_would_have_done() {
 fn a_word_that_a_run_would_not_notice_is_none() {
     let mut seen = seen(Status::Released);
     seen.steps.insert("undone".into(), step(StepState::Undone, 1));
-    assert_eq!(said(&seen, "charge", &done("2")), None);
+    assert_eq!(said(&seen, "charge", &done("1")), None);
     assert_eq!(said(&seen, "undone", &StepWord::Again), None);
     assert_eq!(said(&seen, "absent", &StepWord::Again), None);
 }
@@ -198,17 +249,17 @@ fn g2_nothing_is_written_over_an_owner_who_runs_it() {
     for status in [Status::Running, Status::Failed] {
         let mut seen = seen(status);
         seen.lease_until = NOW + Duration::from_millis(1);
-        let amend = Amend::reset(&seen, FinishedSteps::Keep, &operator());
+        let amend = Amend::reset(&seen, FinishedSteps::Keep, NotBefore::Clear, &operator());
         assert!(matches!(amend.check(), Err(GuardError::Refused(_))), "{status:?}");
     }
     let mut seen = seen(Status::Released);
     seen.lease_until = NOW + DAY;
-    Amend::reset(&seen, FinishedSteps::Keep, &operator()).check().expect("nobody runs it");
+    Amend::reset(&seen, FinishedSteps::Keep, NotBefore::Clear, &operator()).check().expect("nobody runs it");
 }
 
 #[test]
 fn g2_an_amendment_that_a_former_owner_could_follow_is_refused() {
-    let good = Amend::reset(&seen(Status::Done), FinishedSteps::Keep, &operator());
+    let good = Amend::reset(&seen(Status::Done), FinishedSteps::Keep, NotBefore::Clear, &operator());
     let mut same_owner = good.clone();
     same_owner.record.owner = Owner("worker".into());
     let mut same_fence = good.clone();

@@ -15,6 +15,7 @@ use aws_sdk_dynamodb::{
 };
 
 use super::{super::Record, GuardError, record};
+use crate::causes::NoCredentials;
 
 /// What a conditional write answers: `Ok` if it was made, else the record that stood in its way, if there is one.
 pub(super) type Answer<T> = Result<T, Option<Record>>;
@@ -48,20 +49,24 @@ where
         ("TransactionConflictException" | "ReplicatedWriteConflictException", _) => GuardError::Conflict,
         // An earlier try of the same transaction is not at its end yet; or it was taken for another, because the SDK writes
         // the members of maps in any order. A token belongs to one commit, so that earlier try alone can be meant.
-        ("TransactionInProgressException" | "IdempotentParameterMismatchException", _) => GuardError::NoAnswer(Some(error.into())),
+        ("TransactionInProgressException" | "IdempotentParameterMismatchException", _) => {
+            GuardError::NoAnswer(Some(error.into()))
+        }
         ("ResourceNotFoundException", _) => GuardError::Missing,
         (
-            "AccessDeniedException"
-            | "UnrecognizedClientException"
+            "UnrecognizedClientException"
             | "ExpiredTokenException"
             | "ExpiredToken"
+            | "InvalidClientTokenId"
             | "InvalidSignatureException"
+            | "SignatureDoesNotMatch"
             | "IncompleteSignatureException"
             | "MissingAuthenticationTokenException"
-            // Dated too far from AWS's own time: nothing will work before a clock is set.
-            | "RequestExpired",
+            | "MissingAuthenticationToken",
             _,
-        ) => GuardError::Denied(Some(error.into())),
+        ) => without_credentials(&error),
+        // The last is dated too far from AWS's own time: nothing will work before a clock is set.
+        ("AccessDeniedException" | "RequestExpired", _) => GuardError::Denied(Some(error.into())),
         // It did not get through whole, which is said with a status in the 400s and is no word on the request.
         ("RequestTimeout" | "RequestTimeoutException" | "RequestAbortedException", _) | (_, 408) => {
             GuardError::NoAnswer(Some(error.into()))
@@ -86,7 +91,7 @@ where
     E: Error + Send + Sync + 'static,
 {
     if comes_from_credentials(&error) {
-        return GuardError::Denied(Some(error.into()));
+        return without_credentials(&error);
     }
     match error {
         // The request could not even be built.
@@ -96,6 +101,10 @@ where
         // same silence, and the SDK's earlier tries of this call may have got through.
         _ => GuardError::NoAnswer(Some(error.into())),
     }
+}
+
+fn without_credentials(error: &(dyn Error + 'static)) -> GuardError {
+    GuardError::Denied(Some(Box::new(NoCredentials(told(error)))))
 }
 
 /// Whether no credentials could be had; the SDK counts that among failures to dispatch.

@@ -8,9 +8,10 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
     super::{
-        Change, Failure, Owner, Record, Status, Step, StepState, TakeOver, TakeOverKind, Undoing, record::VERSION,
+        Amend, Change, Failure, Owner, Record, Status, Step, StepState, TakeOver, TakeOverKind, Undoing,
+        record::VERSION,
     },
-    record::{self, number, text},
+    record::{self, Item, number, text},
 };
 use crate::clock::{Millis, Seconds};
 
@@ -18,7 +19,7 @@ use crate::clock::{Millis, Seconds};
 pub(super) const CLAIMABLE: &str = "attribute_not_exists(#pk) \
      OR (#v = :v AND #status IN (:DONE, :DEAD) AND #expires_at <= :now_s AND #fence < :fence)";
 
-/// A takeover's condition: it is still the record that was seen (rule G1).
+/// Of takeovers and amendments: it is still the record that was seen.
 const AS_SEEN: &str = "#v = :v AND #owner = :seen_owner AND #fence = :seen_fence AND #status = :seen_status \
                        AND #lease_until = :seen_lease_until";
 
@@ -48,20 +49,28 @@ impl Expressions {
         Self::default().and(condition)
     }
 
-    /// That the record is exactly the one that was seen; that there is none, if none was.
-    pub(super) fn as_was(seen: Option<&Record>) -> Self {
-        let Some(seen) = seen else { return Self::when("attribute_not_exists(#pk)") };
-        let item = record::to_item(seen);
-        let absent = record::OPTIONAL.iter().filter(|attribute| !item.contains_key(**attribute));
-        let when = absent.fold(Self::default(), |when, attribute| match *attribute {
-            // Both are written for one that is not known to be copied.
-            "copied" => {
-                when.and("(attribute_not_exists(#copied) OR #copied = :no)").with(":no", AttributeValue::Bool(false))
-            }
-            attribute => when.and(&format!("attribute_not_exists(#{attribute})")),
-        });
-        item.iter().fold(when, |when, (attribute, value)| {
-            when.and(&format!("#{attribute} = :seen_{attribute}")).with(&format!(":seen_{attribute}"), value.clone())
+    /// That it is still the record that was seen (rule G1).
+    fn as_seen(seen: &Record) -> Self {
+        Self::when(AS_SEEN)
+            .with(":seen_owner", text(&seen.owner.0))
+            .with(":seen_fence", number(seen.fence.0))
+            .with(":seen_status", text(seen.status.as_str()))
+            .with(":seen_lease_until", number(seen.lease_until.0))
+    }
+
+    /// That nobody has written it since, as [`Amend::applies_to`] tells.
+    fn unwritten_since(seen: &Record) -> Self {
+        let when = Self::as_seen(seen)
+            .and("#updated_at = :seen_updated_at")
+            .with(":seen_updated_at", number(seen.updated_at.0))
+            .and("size(#steps) = :seen_steps")
+            .with(":seen_steps", number(seen.steps.len() as u64));
+        let steps = Amend::compared_steps(seen).into_iter().flatten().enumerate();
+        steps.fold(when, |when, (n, (name, step))| {
+            when.naming(&format!("#seen_{n}"), name)
+                .and(&format!("#steps.#seen_{n}.#state = :state_{n} AND #steps.#seen_{n}.#gen = :gen_{n}"))
+                .with(&format!(":state_{n}"), text(step.state.as_str()))
+                .with(&format!(":gen_{n}"), number(step.generation))
         })
     }
 
@@ -133,17 +142,36 @@ impl Update {
         if take_over.kind != TakeOverKind::Fresh && !take_over.renews_steps() {
             item.remove("steps");
         }
-        let when = Expressions::when(AS_SEEN)
-            .with(":seen_owner", text(&seen.owner.0))
-            .with(":seen_fence", number(seen.fence.0))
-            .with(":seen_status", text(seen.status.as_str()))
-            .with(":seen_lease_until", number(seen.lease_until.0));
-        let mut update = Self { when, ..Self::default() };
-        for attribute in record::OPTIONAL {
-            if !item.contains_key(*attribute) {
-                update = update.remove(attribute);
+        Self { when: Expressions::as_seen(seen), ..Self::default() }.replace(item)
+    }
+
+    /// An amendment of the record that was seen. What this version does not know of it stays, as with a takeover.
+    pub(super) fn amend(amend: &Amend, seen: &Record) -> Self {
+        let mut item = record::to_item(&amend.record);
+        item.remove("pk");
+        let update = Self { when: Expressions::unwritten_since(seen), ..Self::default() };
+        let Some(changes) = amend.changed_steps() else { return update.replace(item) };
+        item.remove("steps");
+        changes.into_iter().enumerate().fold(update.replace(item), |mut update, (n, (name, step))| {
+            let (placeholder, value) = (format!("#step_{n}"), format!(":step_{n}"));
+            update.when = update.when.naming("#steps", "steps").naming(&placeholder, name);
+            match step {
+                Some(step) => {
+                    next(&mut update.sets, &["#steps.", &placeholder, " = ", &value]);
+                    update.with(&value, record::step_to_value(step))
+                }
+                None => {
+                    next(&mut update.removes, &["#steps.", &placeholder]);
+                    update
+                }
             }
-        }
+        })
+    }
+
+    /// Sets what a record says, and removes what it may say and does not.
+    fn replace(self, item: Item) -> Self {
+        let absent = record::OPTIONAL.iter().filter(|attribute| !item.contains_key(**attribute));
+        let update = absent.fold(self, |update, attribute| update.remove(attribute));
         item.into_iter().fold(update, |update, (attribute, value)| update.set(&attribute, value))
     }
 

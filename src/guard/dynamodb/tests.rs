@@ -145,6 +145,7 @@ async fn g8_errors_are_told_apart_by_what_they_mean_for_the_table() {
         let status = if code == "SomethingNewAboutAccess" { 403 } else { 400 };
         let error = meaning_of(status, code, "").await;
         assert!(matches!(error, Denied(Some(_))) && error.severity() == Severity::Outage, "{code}");
+        assert_eq!(error.lacks_credentials(), !code.contains("Access"), "{code}");
     }
     assert!(matches!(meaning_of(400, "ResourceNotFoundException", "").await, Missing));
     for (status, code) in [(500, "InternalServerError"), (503, "ServiceUnavailable"), (502, "")] {
@@ -320,5 +321,6 @@ impl ProvideCredentials for NoCredentials {
 #[tokio::test]
 async fn g8_no_credentials_are_denied_access_and_not_silence() {
     let guard = DynamoDbGuard::new(client("http://127.0.0.1:9", NoCredentials), "t".into());
-    assert!(matches!(guard.claim(&claim()).await, Err(GuardError::Denied(Some(_)))));
+    let answer = guard.claim(&claim()).await;
+    assert!(matches!(&answer, Err(error @ GuardError::Denied(Some(_))) if error.lacks_credentials()), "{answer:?}");
 }

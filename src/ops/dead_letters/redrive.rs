@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Millis,
     config::{KeySource, Rate},
-    guard::{Amend, Failure, FinishedSteps, Operator, Owner, Written},
+    guard::{Amend, Failure, FinishedSteps, NotBefore, Operator, Owner, Written},
     message::Note,
     queue::{Outgoing, QueueError},
     settle::dead_letter::pack,
@@ -165,7 +165,7 @@ impl DeadLetters {
     pub(super) async fn reset(&self, letter: &Letter, by: &str) -> Result<(), OpsError> {
         let (Some(guard), Some(record)) = (&self.guard, letter.record()) else { return Ok(()) };
         let operator = Operator { owner: Owner(self.clock.token()), now: self.clock.wall(), name: by.to_owned() };
-        let amend = Amend::reset(record, FinishedSteps::Repeat, &operator);
+        let amend = Amend::reset(record, FinishedSteps::Repeat, NotBefore::Keep, &operator);
         let failed = |error| OpsError::Guard { table: self.table.clone(), error };
         match guard.amend(&amend).await.map_err(failed)? {
             Written::Applied => Ok(()),

@@ -26,6 +26,8 @@ checks! {
     QUEUES = "queues": "The variable names the queues to work on; a worker that is configured by variables does not start \
         without it.";
     QUEUE = "queue": "A worker does not start while a queue of its own cannot be used.";
+    CREDENTIALS = "credentials": "AWS tells nothing before it knows who asks: nothing can be looked at, and a worker does not \
+        start.";
     UNREACHABLE = "unreachable": "What does not answer cannot be judged. A worker waits for it until START_TIMEOUT, and \
         then ends.";
     COULD_NOT_LOOK = "could_not_look": "What is not looked at can be wrong in every way that is checked here, and a worker \
@@ -71,8 +73,8 @@ checks! {
     SAME_QUEUE = "same_queue": "Two handlers take each other's messages.";
     SHARED_OPERATION = "shared_operation": "A key is one piece of work for both: what one has done, the other takes for \
         done.";
-    ENCRYPTION = "encryption": "A worker needs kms:Decrypt to receive and kms:GenerateDataKey to send; whether it has them \
-        is only seen by sending.";
+    ENCRYPTION = "encryption": "A worker needs kms:Decrypt to receive, and to send kms:GenerateDataKey too; whether it has \
+        them is only seen by sending.";
     RIGHTS = "rights": "A worker that may not do this stands still, or runs work again and again.";
     TABLE = "table": "The table keeps work to once; a worker does not start without it.";
     TABLE_KEY = "table_key": "Records are found by the one key that the table is made with.";

@@ -49,6 +49,41 @@ pub(super) fn allow(action: &str, resource: &str) -> String {
     serde_json::json!({ "Action": action, "Effect": "Allow", "Resource": resource }).to_string()
 }
 
+/// SQS's own key in KMS, which everybody in the account may use through SQS: there is nothing to be granted.
+const OF_SQS: &str = "alias/aws/sqs";
+
+/// A statement that lets a worker use a queue's key; `None` where it needs none.
+///
+/// A queue names its key by ARN, id or alias. A statement is for keys, and knows an alias by a condition alone.
+/// <https://docs.aws.amazon.com/kms/latest/developerguide/conditions-kms.html#conditions-kms-resource-aliases>
+pub(super) fn allow_key(actions: &[&str], facts: &QueueFacts) -> Option<String> {
+    let name = facts.kms_key.as_deref()?;
+    let (place, name) = match name.starts_with("arn:") {
+        true => name.rsplit_once(':').unwrap_or_default(),
+        false => ("", name),
+    };
+    let place = if place.is_empty() { keys_beside(&facts.arn) } else { place.to_owned() };
+    let mut statement = serde_json::json!({ "Action": actions, "Effect": "Allow" });
+    match name.strip_prefix("key/") {
+        _ if name == OF_SQS => return None,
+        None if name.starts_with("alias/") => {
+            statement["Resource"] = format!("{place}:key/*").into();
+            statement["Condition"] = serde_json::json!({ "ForAnyValue:StringEquals": { "kms:ResourceAliases": name } });
+        }
+        id => statement["Resource"] = format!("{place}:key/{}", id.unwrap_or(name)).into(),
+    }
+    Some(statement.to_string())
+}
+
+/// Where the keys of a queue's account and region are: `arn:aws:kms:region:account`.
+fn keys_beside(queue_arn: &str) -> String {
+    let partition = queue_arn.split(':').nth(1).unwrap_or("aws");
+    match Place::of(queue_arn) {
+        Some(Place { region, account }) => format!("arn:{partition}:kms:{region}:{account}"),
+        None => format!("arn:{partition}:kms:*:*"),
+    }
+}
+
 /// Where something is, by its ARN: `arn:partition:service:region:account:…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place<'a> {

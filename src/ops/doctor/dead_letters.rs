@@ -2,6 +2,8 @@
 //!
 //! Pure.
 
+use std::time::Duration;
+
 use super::{
     Finding, Severity,
     checks::{
@@ -23,6 +25,8 @@ use crate::{
 /// What a copy may carry beside the message: the reason, with what the handler said.
 const NOTE: usize = 4 * 1024;
 
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A queue, and that to which its dead letters go.
 type Pair<'a> = (&'a Asked<'a>, &'a QueueFacts, &'a QueueFacts);
 
@@ -42,6 +46,9 @@ pub(super) fn judge(sheet: &mut Sheet, asked: &Asked<'_>, examined: &Examined) {
         (_, Ok(_)) => sheet.note(None),
     }
     let Some(dead) = &examined.dead_letters else { return };
+    if matches!(dead.queue, Look::NoCredentials(_)) {
+        return;
+    }
     sheet.note(looked_at(asked, "the dead-letter queue", &dead.address, &dead.queue));
     for tried in &dead.rights {
         sheet.note(rights::on_queue(asked.subject(), &resource(&dead.address, &dead.queue), tried));
@@ -109,12 +116,15 @@ fn retention((asked, facts, dead): Pair<'_>) -> Option<Finding> {
         dead.arn,
         Text(dead.retention)
     );
-    let longest = LONGEST_RETENTION.as_secs().to_string();
-    let mend = if facts.retention < LONGEST_RETENTION {
-        cli::set(dead, &[("MessageRetentionPeriod", longest)])
+    let keep = |facts, time: Duration| cli::set(facts, &[("MessageRetentionPeriod", time.as_secs().to_string())]);
+    let mend = if dead.retention < LONGEST_RETENTION {
+        keep(dead, LONGEST_RETENTION)
     } else {
-        // Nothing is kept longer than that: the queue itself has to keep less.
-        cli::set(facts, &[("MessageRetentionPeriod", create::retention(asked.config).as_secs().to_string())])
+        // Nothing is kept longer than that, so that the queue itself has to keep less. Then SQS drops what is older, and so
+        // the line does not stand alone.
+        let less = LONGEST_RETENTION.saturating_sub(A_DAY);
+        let line = keep(facts, less);
+        format!("once the queue has no messages older than {}, for they are dropped then: {line}", Text(less))
     };
     Some(DEAD_LETTER_RETENTION.found(severity, asked.subject(), found, Some(mend)))
 }
@@ -188,8 +198,10 @@ fn done_ttl((asked, facts, dead): Pair<'_>) -> Option<Finding> {
     })
 }
 
+/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html>
 fn encryption((asked, _, dead): Pair<'_>) -> Option<Finding> {
-    let key = dead.kms_key.as_ref()?;
+    let grant = cli::allow_key(&["kms:Decrypt", "kms:GenerateDataKey"], dead)?;
+    let key = dead.kms_key.as_deref().unwrap_or_default();
     let found = format!("the dead-letter queue {} is encrypted with the key {key}", dead.arn);
-    Some(ENCRYPTION.note(asked.subject(), found, cli::allow("kms:GenerateDataKey", key)))
+    Some(ENCRYPTION.note(asked.subject(), found, grant))
 }

@@ -1,7 +1,7 @@
 //! Facts, and which rights there are: all calls to AWS that `doctor` makes.
 //!
-//! Owns what is asked, and what of an answer is "not there", "not allowed" or "not reached". Must change nothing, and judge
-//! nothing.
+//! Owns what is asked, and what of an answer is "not there", "not allowed" or "not reached". Must change nothing but the item
+//! that workers probe the table with, and that only in a table that fits; and judge nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     causes::in_full,
     config::{Config, DeadLetter, GuardMode, Problem, variable},
     fit::{self, Destination},
-    guard::{Change, ControlKey, GuardError, TableFacts},
+    guard::{Change, ControlKey, GuardError, TableFacts, admin},
     key::{self, Key, KeyHash},
     message::{Attribute, AttributeValue, ReceiptHandle},
     queue::{Outgoing, Queue, QueueAddress, QueueError, QueueFacts, usual_dead_letter_name},
@@ -22,6 +22,8 @@ pub(super) enum Look {
     Seen(Box<QueueFacts>),
     /// It is there, and its settings are not shown.
     Denied(String),
+    /// Nobody was asked, or nobody answers: there are no credentials that hold. What was said.
+    NoCredentials(String),
     /// There is none.
     Absent(Problem),
     /// It cannot be used at all.
@@ -74,6 +76,7 @@ impl Examined {
         };
         let destination = fit::destination(asked.name, asked.config, queue.facts());
         let target = match &destination {
+            _ if matches!(queue, Look::NoCredentials(_)) => None,
             Ok(Destination::Queue(address)) => Some(address.clone()),
             Err(_) if asked.config.dead_letter == DeadLetter::RedrivePolicy => usual(address),
             _ => None,
@@ -87,6 +90,15 @@ impl Examined {
 
     pub(super) fn answered(&self) -> bool {
         self.queue.answered()
+    }
+
+    /// What was said of the credentials, if that is why something was not seen.
+    pub(super) fn no_credentials(&self) -> Option<String> {
+        let looks = [Some(&self.queue), self.dead_letters.as_ref().map(|dead| &dead.queue)];
+        looks.into_iter().flatten().find_map(|look| match look {
+            Look::NoCredentials(said) => Some(said.clone()),
+            _ => None,
+        })
     }
 }
 
@@ -117,12 +129,14 @@ async fn look(ops: &Ops, address: &QueueAddress, variable: &str) -> (Look, Optio
     let unusable = |error: &QueueError| fit::unusable(error, address, ops.broker.looks_in(address), variable);
     let opened = match ops.broker.open(address).await {
         Ok(queue) => queue,
+        Err(error) if error.lacks_credentials() => return (Look::NoCredentials(in_full(&error)), None),
         Err(QueueError::Missing) => return (Look::Absent(unusable(&QueueError::Missing)), None),
         Err(error) if error.is_transient() => return (Look::Away(in_full(&error)), None),
         Err(error) => return (Look::Unusable(unusable(&error)), None),
     };
     match opened.facts().await {
         Ok(facts) => (Look::Seen(Box::new(facts)), Some(opened)),
+        Err(error) if error.lacks_credentials() => (Look::NoCredentials(in_full(&error)), None),
         Err(error @ QueueError::Denied(_)) => (Look::Denied(in_full(&error)), Some(opened)),
         Err(QueueError::Missing) => (Look::Absent(unusable(&QueueError::Missing)), None),
         Err(error) if error.is_transient() => (Look::Away(in_full(&error)), None),
@@ -162,25 +176,38 @@ pub(super) struct TableLook {
 impl TableLook {
     pub(super) async fn take(ops: &Ops, config: &Config) -> Self {
         let facts = ops.guard.facts().await;
-        let is_there = matches!(&facts, Ok(_) | Err(GuardError::Denied(_)));
-        let rights = if is_there { Self::try_rights(ops, config).await } else { Vec::new() };
+        let rights = match &facts {
+            Ok(facts) if admin::problems(&config.table, facts).is_empty() => Self::try_rights(ops, config, true).await,
+            // A table that cannot be seen to be ours is not written to.
+            Err(error @ GuardError::Denied(_)) if !error.lacks_credentials() => {
+                Self::try_rights(ops, config, false).await
+            }
+            // It is no worker's table: what may be done to it is nobody's business.
+            _ => Vec::new(),
+        };
         Self { facts, rights }
     }
 
-    async fn try_rights(ops: &Ops, config: &Config) -> Vec<Tried<GuardError>> {
+    async fn try_rights(ops: &Ops, config: &Config, may_write: bool) -> Vec<Tried<GuardError>> {
         let guarded = config.queues.values().find(|queue| queue.guard == GuardMode::Claim);
         let queue = guarded.map_or("leasehold-doctor", |queue| queue.address.queue_name());
         let namespace = config.namespace.as_deref();
-        let mut rights = vec![
-            ("dynamodb:PutItem", ops.guard.probe().await),
-            ("dynamodb:GetItem", ops.guard.control(&ControlKey::new(namespace, queue)).await.map(drop)),
-        ];
+        let control = ops.guard.control(&ControlKey::new(namespace, queue)).await.map(drop);
+        let mut rights = vec![("dynamodb:GetItem", control)];
+        if may_write {
+            rights.push(("dynamodb:PutItem", ops.guard.probe().await));
+        }
         // Of a failure that nobody had: its condition fails, on whatever is there.
         let nobody = Change::Copied { failure_id: ops.clock.token(), now: ops.clock.wall() };
         if let Some(pk) = key::pk(namespace, "leasehold-doctor", &Key::from("nobody"), KeyHash::Long) {
             rights.push(("dynamodb:UpdateItem", ops.guard.write(&pk, &nobody).await.map(drop)));
         }
         rights
+    }
+
+    /// What was said of the credentials, if that is why nothing was seen.
+    pub(super) fn no_credentials(&self) -> Option<String> {
+        self.facts.as_ref().err().filter(|error| error.lacks_credentials()).map(|error| in_full(error))
     }
 
     pub(super) fn is_absent(&self) -> bool {

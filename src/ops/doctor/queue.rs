@@ -99,6 +99,9 @@ pub(super) fn judge(sheet: &mut Sheet, asked: &Asked<'_>, examined: &Examined) {
     if let Some(p99) = asked.p99 {
         OF_TIME.iter().for_each(|check| sheet.note(check(asked, p99)));
     }
+    if matches!(examined.queue, Look::NoCredentials(_)) {
+        return;
+    }
     sheet.note(looked_at(asked, "the queue", &asked.config.address, &examined.queue));
     if let Some(facts) = examined.queue.facts() {
         OF_FACTS.iter().for_each(|check| sheet.note(check(asked, facts)));
@@ -114,7 +117,8 @@ pub(super) fn judge(sheet: &mut Sheet, asked: &Asked<'_>, examined: &Examined) {
 pub(super) fn looked_at(asked: &Asked<'_>, what: &str, address: &QueueAddress, look: &Look) -> Option<Finding> {
     let subject = asked.subject();
     match look {
-        Look::Seen(_) => None,
+        // What there is to be said of the credentials is said once.
+        Look::Seen(_) | Look::NoCredentials(_) => None,
         Look::Denied(error) => {
             let found = format!("{what} ({address}): {error}; nothing that SQS tells of it was judged");
             let mend = cli::allow("sqs:GetQueueAttributes", &resource(address, look));
@@ -323,7 +327,7 @@ fn redrive_policy(asked: &Asked<'_>, facts: &QueueFacts) -> Option<Finding> {
 }
 
 fn encryption(asked: &Asked<'_>, facts: &QueueFacts) -> Option<Finding> {
-    let key = facts.kms_key.as_ref()?;
-    let found = format!("the queue is encrypted with the key {key}");
-    Some(ENCRYPTION.note(asked.subject(), found, cli::allow("kms:Decrypt", key)))
+    let grant = cli::allow_key(&["kms:Decrypt"], facts)?;
+    let found = format!("the queue is encrypted with the key {}", facts.kms_key.as_deref().unwrap_or_default());
+    Some(ENCRYPTION.note(asked.subject(), found, grant))
 }

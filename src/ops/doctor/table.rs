@@ -17,6 +17,9 @@ use crate::{
 
 /// Everything about the table.
 pub(super) fn judge(sheet: &mut Sheet, table: &str, look: &TableLook, ask: &Ask) {
+    if look.no_credentials().is_some() {
+        return;
+    }
     sheet.note(looked_at(table, look));
     if let Ok(facts) = &look.facts {
         for (check, problem) in [(&TABLE_KEY, admin::unfit_key(table, facts)), (&TTL, admin::other_ttl(table, facts))] {
@@ -50,7 +53,9 @@ fn looked_at(table: &str, look: &TableLook) -> Option<Finding> {
         Ok(_) => None,
         Err(GuardError::Missing) => Some(TABLE.error(subject, admin::absent(table).what, None)),
         Err(error @ GuardError::Denied(_)) => {
-            let found = format!("the table {table:?}: {}", in_full(error));
+            let why = in_full(error);
+            let found =
+                format!("the table {table:?}: {why}; dynamodb:PutItem was not tried, for that would write into it");
             Some(COULD_NOT_LOOK.warning(subject, found, cli::allow("dynamodb:DescribeTable", &resource(table, None))))
         }
         Err(error) if error.is_transient() => {

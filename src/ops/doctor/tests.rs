@@ -1,23 +1,20 @@
-//! Every check planted once, and what is told of what could not be looked at.
+//! Every check planted once.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     look::{DeadLetters, Look},
     *,
 };
 use crate::{
-    clock::Clock,
     config::{DeadLetter, HandlerSpec},
     fit::Destination,
-    guard::{GuardError, Replication, TableFacts, memory::MemoryGuard},
-    message::ReceiptHandle,
-    queue::{
-        LARGEST_MESSAGE, Outgoing, QueueError, QueueFacts, Receive, RedriveAllow, RedrivePolicy,
-        memory::MemoryQueueSettings,
-    },
-    testing::{Failure, Fault, Faults, FaultyBroker, FaultyGuard, MemoryBroker},
+    guard::{GuardError, Replication, TableFacts},
+    queue::{LARGEST_MESSAGE, QueueError, QueueFacts, RedriveAllow, RedrivePolicy},
+    testing::Failure,
 };
+
+mod account;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -108,6 +105,7 @@ fn look(address: &QueueAddress, facts: Facts) -> Look {
     let problem = |error: &QueueError| crate::fit::unusable(error, address, None, "LEASEHOLD_JOBS_URL");
     match facts {
         Ok(facts) => Look::Seen(Box::new(facts)),
+        Err(error) if error.lacks_credentials() => Look::NoCredentials(error.to_string()),
         Err(QueueError::Denied(_)) => Look::Denied("access denied".to_owned()),
         Err(QueueError::Missing) => Look::Absent(problem(&QueueError::Missing)),
         Err(error) if error.is_transient() => Look::Away(error.to_string()),
@@ -131,6 +129,18 @@ const PLANTS: &[Plant] = &[
     }),
     ("queue", Error, "cannot be used: the queue refuses", "policy and region", |s| {
         s.queues[0].1 = Err(QueueError::Refused("x".into()));
+    }),
+    ("credentials", Error, "no valid credentials", "aws sso login", |s| {
+        s.queues[0].1 = Err(Failure::NoCredentials.into());
+    }),
+    ("credentials", Error, "no valid credentials", "aws configure", |s| {
+        s.queues[0].2 = Err(Failure::NoCredentials.into());
+    }),
+    ("credentials", Error, "no valid credentials", "taskRoleArn", |s| {
+        s.table = Err(Failure::NoCredentials.into());
+    }),
+    ("could_not_look", Warning, "whether sqs:DeleteMessage is allowed", "", |s| {
+        s.rights[0].1 = || Err(Failure::NoCredentials.into());
     }),
     ("unreachable", Error, "no answer came", "", |s| s.queues[0].1 = Err(QueueError::NoAnswer(None))),
     ("unreachable", Error, "no answer came", "", |s| s.table = Err(GuardError::NoAnswer(None))),
@@ -226,9 +236,19 @@ const PLANTS: &[Plant] = &[
         s.dead().retention = 3 * DAY;
     }),
     ("dead_letter_retention", Warning, "for 4d", "--region eu-central-1", |s| s.dead().retention = 4 * DAY),
-    ("dead_letter_retention", Warning, "for 3d", SET, |s| {
+    ("dead_letter_retention", Warning, "for 3d", "jobs-dlq --attributes MessageRetentionPeriod=1209600", |s| {
         s.ordered();
         s.dead().retention = 3 * DAY;
+    }),
+    ("dead_letter_retention", Error, "for 4d", "jobs-dlq --attributes MessageRetentionPeriod=1209600", |s| {
+        s.facts().retention = 14 * DAY;
+        s.dead().retention = 4 * DAY;
+    }),
+    ("dead_letter_retention", Warning, "for 14d", "once the queue has no messages older than 13d, for they are", |s| {
+        s.facts().retention = 14 * DAY;
+    }),
+    ("dead_letter_retention", Warning, "for 14d", "/jobs --attributes MessageRetentionPeriod=1123200", |s| {
+        s.facts().retention = 14 * DAY;
     }),
     ("dead_letter_size", Error, "of 2048", "MaximumMessageSize=1048576", |s| s.dead().largest_message = 2048),
     ("dead_letter_size", Note, "of 4096", "MaximumMessageSize=1048576", |s| {
@@ -275,8 +295,24 @@ const PLANTS: &[Plant] = &[
         s.add("work");
         s.config.queues.get_mut("work").unwrap().operation = "jobs".into();
     }),
-    ("encryption", Note, "alias/ours", "kms:Decrypt", |s| s.facts().kms_key = Some("alias/ours".into())),
-    ("encryption", Note, "alias/ours", "kms:GenerateDataKey", |s| s.dead().kms_key = Some("alias/ours".into())),
+    (
+        "encryption",
+        Note,
+        "alias/ours",
+        r#""Condition":{"ForAnyValue:StringEquals":{"kms:ResourceAliases":"alias/ours"}}"#,
+        |s| {
+            s.facts().kms_key = Some("alias/ours".into());
+        },
+    ),
+    ("encryption", Note, "alias/ours", r#"["kms:Decrypt","kms:GenerateDataKey"]"#, |s| {
+        s.dead().kms_key = Some("arn:aws:kms:eu-central-1:2:alias/ours".into());
+    }),
+    ("encryption", Note, "1234-5", r#""Resource":"arn:aws:kms:eu-central-1:123456789012:key/1234-5""#, |s| {
+        s.facts().kms_key = Some("1234-5".into());
+    }),
+    ("encryption", Note, "1234-5", r#""Resource":"arn:aws:kms:eu-west-1:2:key/1234-5""#, |s| {
+        s.facts().kms_key = Some("arn:aws:kms:eu-west-1:2:key/1234-5".into());
+    }),
     (
         "rights",
         Error,
@@ -290,7 +326,13 @@ const PLANTS: &[Plant] = &[
     ("table_key", Error, "has the key \"id\"", "LEASEHOLD_TABLE=", |s| {
         s.table.as_mut().unwrap().key.hash = "id".into();
     }),
-    ("ttl", Error, "reads \"ttl\"", "aws dynamodb update-time-to-live", |s| {
+    ("ttl", Error, "reads \"ttl\"", "Enabled=false,AttributeName=ttl # wait until that is done", |s| {
+        s.table.as_mut().unwrap().ttl = Ok(Some("ttl".into()));
+    }),
+    ("ttl", Error, "reads \"$(x)\"", "Enabled=false,AttributeName='$(x)' # wait", |s| {
+        s.table.as_mut().unwrap().ttl = Ok(Some("$(x)".into()));
+    }),
+    ("ttl", Error, "reads \"ttl\"", "and then: aws dynamodb update-time-to-live --table-name leasehold", |s| {
         s.table.as_mut().unwrap().ttl = Ok(Some("ttl".into()));
     }),
     ("ttl", Warning, "is off", "aws dynamodb update-time-to-live", |s| s.table.as_mut().unwrap().ttl = Ok(None)),
@@ -330,7 +372,9 @@ fn every_check_finds_what_it_is_for_and_nothing_else_is_told() {
 
 #[test]
 fn what_is_at_its_bound_is_fine() {
-    let bounds: [fn(&mut Setup); 6] = [
+    let bounds: [fn(&mut Setup); 8] = [
+        |s| s.facts().kms_key = Some("alias/aws/sqs".into()),
+        |s| s.dead().kms_key = Some("arn:aws:kms:eu-central-1:123456789012:alias/aws/sqs".into()),
         |s| s.queue().done_ttl = 18 * DAY,
         |s| s.facts().redrive.as_mut().unwrap().max_receive_count = 20,
         |s| s.takes(20),
@@ -391,157 +435,6 @@ fn lines_for_a_shell_hold_whatever_a_service_calls_its_queues() {
     let attributes: serde_json::Value = serde_json::from_str(&words[6]).unwrap();
     let policy: serde_json::Value = serde_json::from_str(attributes["RedrivePolicy"].as_str().unwrap()).unwrap();
     assert_eq!(policy["maxReceiveCount"], 100);
-}
-
-/// An account in memory with faults.
-struct Account {
-    broker: MemoryBroker,
-    queues: Arc<FaultyBroker>,
-    guard: MemoryGuard,
-    table: Faults,
-    ops: Ops,
-}
-
-fn account(vars: &[(&str, &str)]) -> Account {
-    let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let (config, _) = Config::from_vars_for_tools(vars).unwrap();
-    let (broker, guard, table) = (MemoryBroker::default(), MemoryGuard::default(), Faults::default());
-    let queues = Arc::new(FaultyBroker::new(Arc::new(broker.clone())));
-    let faulty = FaultyGuard::new(Arc::new(guard.clone()), table.clone());
-    let ops = Ops::with_adapters(config, queues.clone(), Arc::new(faulty), Clock::simulated(1, 0));
-    Account { broker, queues, guard, table, ops }
-}
-
-fn jobs() -> Account {
-    let account =
-        account(&[("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_HANDLER", "exec:true")]);
-    let kept = MemoryQueueSettings { retention: 14 * DAY, ..MemoryQueueSettings::default() };
-    account.broker.create("jobs-dlq", kept);
-    let redrive = Some(("jobs-dlq".to_owned(), 100));
-    account.broker.create("jobs", MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() });
-    account
-}
-
-impl Account {
-    async fn told(&self) -> Vec<(Severity, &'static str, String)> {
-        let findings = self.ops.doctor(&Ask::default()).await.unwrap().findings;
-        findings.into_iter().map(|f| (f.severity, f.check, f.mend.unwrap_or(f.found))).collect()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn looking_changes_no_message_and_no_record() {
-    let account = jobs();
-    let queue = account.broker.queue("jobs");
-    for body in ["a", "b"] {
-        queue.put(Outgoing { body: body.into(), ..Outgoing::default() });
-    }
-    let ask = Receive { max: 1, wait: Duration::ZERO, visibility: Duration::from_secs(30), attempt_id: None };
-    let held = crate::queue::Queue::receive(&*queue, &ask).await.unwrap();
-    assert_eq!(account.told().await, []);
-    assert_eq!((queue.in_flight(), queue.visible(), account.broker.queue("jobs-dlq").len()), (1, 1, 0));
-    assert_eq!(account.guard.records(), []);
-    let handle: &ReceiptHandle = &held[0].handle;
-    crate::queue::Queue::delete(&*queue, handle).await.unwrap();
-    assert_eq!(queue.len(), 1, "the handle still holds");
-    let tried = queue.calls();
-    assert!(tried["delete"].calls == 2 && tried["change_visibility"].calls == 1, "{tried:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_right_that_is_missing_is_told_with_the_statement_that_grants_it() {
-    for (queue, operation, action) in [
-        ("jobs", "delete", "sqs:DeleteMessage"),
-        ("jobs", "change_visibility", "sqs:ChangeMessageVisibility"),
-        ("jobs-dlq", "send", "sqs:SendMessage"),
-        ("", "probe", "dynamodb:PutItem"),
-        ("", "control", "dynamodb:GetItem"),
-        ("", "copied", "dynamodb:UpdateItem"),
-    ] {
-        let account = jobs();
-        let faults = if queue.is_empty() { account.table.clone() } else { account.queues.faults(queue) };
-        faults.always(operation, Fault::Fail(Failure::Denied));
-        let told = account.told().await;
-        let [(Error, "rights", mend)] = told.as_slice() else { panic!("{action}: {told:?}") };
-        assert!(mend.contains(&format!("\"Action\":\"{action}\"")), "{mend}");
-        faults.always(operation, Fault::Fail(Failure::NoAnswer));
-        let told = account.told().await;
-        let [(Warning, "could_not_look", found)] = told.as_slice() else { panic!("{action}: {told:?}") };
-        assert!(found.contains(action), "{found}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_may_not_be_looked_at_is_told_and_the_rest_is_judged() {
-    let account = jobs();
-    account.queues.faults("jobs-dlq").always("facts", Fault::Fail(Failure::Denied));
-    account.table.always("facts", Fault::Fail(Failure::Denied));
-    let told = account.told().await;
-    let [(Warning, "could_not_look", queue), (Warning, "could_not_look", table)] = told.as_slice() else {
-        panic!("{told:?}")
-    };
-    assert!(queue.contains("sqs:GetQueueAttributes") && queue.contains(":jobs-dlq"), "{queue}");
-    assert!(table.contains("dynamodb:DescribeTable"), "{table}");
-
-    // What names the dead-letter queue is not shown, and so a worker does not start.
-    let account = jobs();
-    account.queues.faults("jobs").always("facts", Fault::Fail(Failure::Denied));
-    let told = account.told().await;
-    assert!(matches!(told.as_slice(), [(Error, "dead_letter", _), (Warning, "could_not_look", _)]), "{told:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_not_reached_is_an_error_and_nothing_at_all_is_said_so() {
-    let account = jobs();
-    account.queues.faults("jobs").always("open", Fault::Fail(Failure::Unavailable));
-    let report = account.ops.doctor(&Ask::default()).await.unwrap();
-    assert!(report.reached && report.count(Error) == 1, "{report:?}");
-    account.table.always("facts", Fault::Fail(Failure::NoAnswer));
-    let report = account.ops.doctor(&Ask::default()).await.unwrap();
-    assert!(!report.reached && report.findings.iter().all(|finding| finding.check == "unreachable"), "{report:?}");
-    assert_eq!(report.create, [] as [String; 0], "what is not reached may well be there");
-}
-
-#[tokio::test(start_paused = true)]
-async fn queues_are_looked_at_by_name_with_and_without_a_configuration() {
-    let account = jobs();
-    let asked = |names: &[&str]| Ask { queues: names.iter().map(|&name| name.to_owned()).collect(), ..Ask::default() };
-    let wrong = account.ops.doctor(&asked(&["jbos"])).await.unwrap_err().to_string();
-    assert!(wrong.contains("LEASEHOLD_QUEUES names no queue"), "{wrong}");
-    assert_eq!(account.ops.doctor(&asked(&["jobs"])).await.unwrap().findings, []);
-
-    let bare = Ops { config: Config::default(), ..account.ops.clone() };
-    let report = bare.doctor(&asked(&["jobs"])).await.unwrap();
-    let told: Vec<_> = report.findings.iter().map(|finding| (finding.severity, finding.check)).collect();
-    assert_eq!(told, [(Note, "queues"), (Note, "handler")]);
-    assert_eq!(report.create.first().map(String::as_str), Some("export LEASEHOLD_QUEUES=jobs"));
-    let wrong = bare.doctor(&asked(&["no queue"])).await.unwrap_err().to_string();
-    assert!(wrong.contains("leasehold doctor"), "{wrong}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_what_is_not_there_is_made() {
-    let account =
-        account(&[("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id"), ("LEASEHOLD_JOBS_NAME", "jobs.fifo")]);
-    let made = account.ops.doctor(&Ask::default()).await.unwrap().create;
-    let [url, arn, queue] = made.as_slice() else { panic!("{made:?}") };
-    assert!(url.starts_with("DLQ_URL=$(aws sqs create-queue --queue-name jobs-dlq.fifo --attributes "), "{url}");
-    assert!(url.contains("FifoQueue=true") && arn.starts_with("DLQ_ARN=$("), "{url} {arn}");
-    assert!(queue.contains(r#""FifoQueue":"true""#) && queue.contains(r#"\"'"$DLQ_ARN"'\""#), "{queue}");
-
-    account.broker.create("jobs-dlq.fifo", MemoryQueueSettings::default());
-    let made = account.ops.doctor(&Ask::default()).await.unwrap().create;
-    let [queue] = made.as_slice() else { panic!("{made:?}") };
-    assert!(queue.contains("arn:aws:sqs:us-east-1:000000000000:jobs-dlq.fifo"), "{queue}");
-
-    let redrive = Some(("gone.fifo".to_owned(), 100));
-    account.broker.create("jobs.fifo", MemoryQueueSettings { redrive, ..MemoryQueueSettings::default() });
-    account.table.always("facts", Fault::Fail(Failure::Missing));
-    let made = account.ops.doctor(&Ask::default()).await.unwrap().create;
-    let [dead, table, wait, ttl] = made.as_slice() else { panic!("{made:?}") };
-    assert!(dead.contains("create-queue --queue-name gone.fifo") && dead.contains("--region us-east-1"), "{dead}");
-    assert!(table.starts_with("aws dynamodb create-table") && wait.contains("wait table-exists"), "{table} {wait}");
-    assert!(ttl.starts_with("aws dynamodb update-time-to-live"), "{ttl}");
 }
 
 #[test]

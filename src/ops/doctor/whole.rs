@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     Ask, Finding, Subject,
     checks::{
-        DEAD_LETTER_WORKED_ON, PLACE, QUEUES, SAME_QUEUE, SETTINGS, SHARED_DEAD_LETTER_QUEUE, SHARED_OPERATION,
-        STOP_TIMEOUT,
+        CREDENTIALS, DEAD_LETTER_WORKED_ON, PLACE, QUEUES, SAME_QUEUE, SETTINGS, SHARED_DEAD_LETTER_QUEUE,
+        SHARED_OPERATION, STOP_TIMEOUT,
     },
     cli::Place,
     look::{Examined, TableLook},
@@ -71,6 +71,14 @@ fn stop_timeout(config: &Config, stop: Duration) -> Option<Finding> {
         format!("\"stopTimeout\": {seconds} # in the container's definition")
     };
     Some(STOP_TIMEOUT.error(Subject::Worker, found, mend))
+}
+
+/// Whether AWS knows who asks. `said` is what it, or whoever was to have the credentials, said of them.
+pub(super) fn judge_credentials(sheet: &mut Sheet, said: Option<String>) {
+    let mend = "aws sso login # or `aws configure`, or AWS_PROFILE; a worker has them from a role: of its ECS task \
+                (taskRoleArn), its EC2 instance or its EKS service account. `aws sts get-caller-identity` shows whose they are";
+    let found = |said| format!("no valid credentials: {said}; nothing that they are needed for was judged");
+    sheet.note(said.map(|said| CREDENTIALS.error(Subject::Worker, found(said), mend.to_owned())));
 }
 
 /// What two queues have in common.

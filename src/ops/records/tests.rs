@@ -76,17 +76,17 @@ async fn g4_what_a_worker_runs_is_left_to_it_until_the_skew_is_over_too() {
     for seconds in [1, 0] {
         let record = stage.running(seconds);
         let told = [
-            stage.ops.reset(&record, FinishedSteps::Keep, "ann").is_err(),
-            stage.ops.step(&record, "charge", &StepWord::Done("1".into()), "ann").is_err(),
+            stage.ops.reset(&record, FinishedSteps::Keep, NotBefore::Keep, "ann").is_err(),
+            stage.ops.step(&record, "charge", StepNames::Recorded, &StepWord::Done("1".into()), "ann").is_err(),
             stage.ops.done("payments", &record.pk, Some(&record), None, "ann").is_err(),
         ];
         assert_eq!(told, [true; 3]);
     }
-    let held = stage.ops.reset(&stage.running(1), FinishedSteps::Keep, "ann").unwrap_err();
+    let held = stage.ops.reset(&stage.running(1), FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap_err();
     assert!(held.is_transient());
     let told = held.to_string();
     assert!(told.contains("\"w\"") && told.contains("3s from now"), "{told}");
-    stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, "ann").unwrap();
+    stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,21 +109,22 @@ async fn g4_what_has_expired_counts_as_no_record_and_is_not_brought_back() {
     let mut record = Record { status: Status::Done, ..stage.lapsed() };
     record.expires_at = stage.ops.clock.wall().seconds();
     let done = StepWord::Done("1".into());
-    for refused in
-        [stage.ops.reset(&record, FinishedSteps::Keep, "ann"), stage.ops.step(&record, "charge", &done, "ann")]
-    {
+    for refused in [
+        stage.ops.reset(&record, FinishedSteps::Keep, NotBefore::Keep, "ann"),
+        stage.ops.step(&record, "charge", StepNames::Recorded, &done, "ann"),
+    ] {
         assert!(matches!(refused, Err(OpsError::Expired { at }) if at == stage.ops.clock.wall()), "{refused:?}");
     }
     stage.ops.done("payments", &record.pk, Some(&record), None, "ann").unwrap();
     record.expires_at.0 += 1;
-    stage.ops.reset(&record, FinishedSteps::Keep, "ann").unwrap();
+    stage.ops.reset(&record, FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_changed_meanwhile_is_shown_and_left_alone() {
     let stage = payments();
     let record = stage.lapsed();
-    let amend = stage.ops.reset(&record, FinishedSteps::Keep, "ann").unwrap();
+    let amend = stage.ops.reset(&record, FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
     let now = stage.running(30);
     let Err(OpsError::Changed { now: told }) = stage.ops.amend(&amend).await else { panic!("it is another") };
     assert_eq!((told.as_deref(), stage.table.record(&record.pk)), (Some(&now), Some(now.clone())));
@@ -132,11 +133,16 @@ async fn what_changed_meanwhile_is_shown_and_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn g3_a_lost_reply_to_an_amendment_is_success() {
     let stage = payments();
-    let amend = stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, "ann").unwrap();
+    let amend = stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
     stage.faults.next("amend", Fault::LoseReply);
     stage.ops.amend(&amend).await.unwrap();
     assert_eq!(stage.table.record(&amend.record.pk), Some(amend.record));
-    let denied = stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, "ann").unwrap();
+    for busy in [Failure::Throttled, Failure::Conflict] {
+        let amend = stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
+        stage.faults.next("amend", Fault::Fail(busy));
+        stage.ops.amend(&amend).await.unwrap();
+    }
+    let denied = stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
     stage.faults.next("amend", Fault::Fail(Failure::Denied));
     assert!(matches!(stage.ops.amend(&denied).await, Err(OpsError::Guard { table, .. }) if table == "leasehold"));
 }
@@ -146,17 +152,66 @@ async fn a_step_that_is_not_as_it_was_thought_is_told() {
     let stage = payments();
     let mut record = stage.lapsed();
     let told = |record: &Record, name: &str, word: &StepWord| {
-        stage.ops.step(record, name, word, "ann").map_or_else(|error| error.to_string(), |_| "planned".to_owned())
+        stage
+            .ops
+            .step(record, name, StepNames::Recorded, word, "ann")
+            .map_or_else(|error| error.to_string(), |_| "planned".to_owned())
     };
     assert!(told(&record, "charge", &StepWord::Again).contains("nor is any"));
     let done = StepWord::Done("1".into());
     let step =
         crate::guard::Step { state: StepState::Done, generation: 1, result: Some("1".into()), at: record.updated_at };
     record.steps.insert("charge".into(), step);
-    assert!(told(&record, "chagre", &StepWord::Again).contains(r#"there is "charge""#));
+    for word in [&StepWord::Again, &done] {
+        let refused = stage.ops.step(&record, "chagre", StepNames::Recorded, word, "ann");
+        let Err(OpsError::NoSuchStep { name, known }) = refused else { panic!("{refused:?}") };
+        assert_eq!((name.as_str(), known), ("chagre", vec!["charge".to_owned()]));
+    }
+    assert!(told(&record, "chagre", &done).contains(r#"there is "charge""#));
+    stage.ops.step(&record, "mail", StepNames::Any, &done, "ann").unwrap();
+    let again = stage.ops.step(&record, "mail", StepNames::Any, &StepWord::Again, "ann");
+    assert!(matches!(again, Err(OpsError::NoSuchStep { .. })), "{again:?}");
     assert!(told(&record, "charge", &done).contains("done already"));
+    assert_eq!(told(&record, "charge", &StepWord::Done("2".into())), "planned");
     assert!(told(&record, "", &done).contains("no name"));
-    assert!(told(&record, "mail", &StepWord::Done("{".into())).contains("no JSON"));
-    assert_eq!(told(&record, "mail", &done), "planned");
+    assert!(told(&record, &"x".repeat(256), &done).contains("256 bytes, of 255"));
+    assert!(told(&record, "charge", &StepWord::Done("{".into())).contains("no JSON"));
+    record.steps.clear();
+    assert_eq!(told(&record, &"x".repeat(255), &done), "planned");
     assert_eq!(record.status, Status::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_what_is_not_undone_to_the_end_is_reset_with_all_of_its_steps_or_not_at_all() {
+    let stage = payments();
+    let failed = Record { status: Status::Failed, ..stage.lapsed() };
+    let told = stage.ops.reset(&failed, FinishedSteps::Keep, NotBefore::Clear, "ann").unwrap_err();
+    assert!(matches!(told, OpsError::Undoing) && told.to_string().contains("undo is not finished"), "{told}");
+    stage.ops.reset(&failed, FinishedSteps::Repeat, NotBefore::Keep, "ann").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g3_what_may_have_been_written_before_another_wrote_is_not_called_unwritten() {
+    // Somebody writes between the first try, which is not answered, and the second.
+    for (written, fence, is_unsure) in [(true, 1, true), (false, 1, true), (false, 0, false)] {
+        let stage = payments();
+        let amend = stage.ops.reset(&stage.lapsed(), FinishedSteps::Keep, NotBefore::Keep, "ann").unwrap();
+        let mut other = amend.record.clone();
+        (other.owner, other.fence.0) = (Owner("other".into()), amend.record.fence.0 + fence);
+        let (table, put) = (stage.table.clone(), other.clone());
+        stage.faults.decide_with(move |call| match call.number {
+            1 if written => Some(Fault::LoseReply),
+            1 => Some(Fault::Fail(Failure::NoAnswer)),
+            _ => {
+                table.put(put.clone());
+                None
+            }
+        });
+        let answer = stage.ops.amend(&amend).await;
+        let now = match (answer, is_unsure) {
+            (Err(OpsError::Overtaken { now }), true) | (Err(OpsError::Changed { now }), false) => now,
+            answer => panic!("{written} {fence}: {answer:?}"),
+        };
+        assert_eq!(now.as_deref(), Some(&other));
+    }
 }

@@ -11,7 +11,7 @@ use aws_sdk_sqs::{
     types::BatchResultErrorEntry,
 };
 
-use crate::queue::QueueError;
+use crate::{causes::NoCredentials, queue::QueueError};
 
 /// A [`QueueError`] that can be the answer of every entry of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct Fault {
     pub(super) said: String,
 }
 
-/// The variants of [`QueueError`].
+/// The variants of [`QueueError`], and what is told apart in one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     HandleLost,
@@ -30,6 +30,8 @@ pub(super) enum Meaning {
     Unavailable,
     NoAnswer,
     Denied,
+    /// [`QueueError::Denied`], for want of credentials that hold.
+    NoCredentials,
     Missing,
     Refused,
     Unsupported,
@@ -60,6 +62,7 @@ impl From<Fault> for QueueError {
             Meaning::Unavailable => Self::Unavailable(Some(said.into())),
             Meaning::NoAnswer => Self::NoAnswer(Some(said.into())),
             Meaning::Denied => Self::Denied(Some(said.into())),
+            Meaning::NoCredentials => Self::Denied(Some(Box::new(NoCredentials(said)))),
             Meaning::Missing => Self::Missing,
             Meaning::Refused => Self::Refused(said),
             Meaning::Unsupported => Self::Unsupported(said),
@@ -132,8 +135,8 @@ fn by_code(code: Option<&str>, text: Option<&str>, otherwise: Meaning) -> Meanin
         "NonExistentQueue" | "QueueDoesNotExist" | "ResourceNotFound" => Meaning::Missing,
         // What only resembles SQS says the latter ones of what it does not have.
         "UnsupportedOperation" | "InvalidAction" | "UnknownOperation" | "NotImplemented" => Meaning::Unsupported,
-        "AccessDenied"
-        | "AuthFailure"
+        "AccessDenied" | "NotAuthorized" | "OptInRequired" => Meaning::Denied,
+        "AuthFailure"
         | "ExpiredToken"
         | "IncompleteSignature"
         | "InvalidAccessKeyId"
@@ -141,10 +144,8 @@ fn by_code(code: Option<&str>, text: Option<&str>, otherwise: Meaning) -> Meanin
         | "InvalidSecurity"
         | "InvalidSignature"
         | "MissingAuthenticationToken"
-        | "NotAuthorized"
-        | "OptInRequired"
         | "SignatureDoesNotMatch"
-        | "UnrecognizedClient" => Meaning::Denied,
+        | "UnrecognizedClient" => Meaning::NoCredentials,
         "OverLimit"
         | "RequestThrottled"
         | "RequestLimitExceeded"
@@ -213,7 +214,7 @@ fn before_sending(chain: &str) -> Option<Meaning> {
         Some(Meaning::Refused)
     } else if names_one_of(&CREDENTIALS) {
         // Their source is asked again at the next call.
-        Some(if chain.contains("timed out") { Meaning::Unavailable } else { Meaning::Denied })
+        Some(if chain.contains("timed out") { Meaning::Unavailable } else { Meaning::NoCredentials })
     } else if names_one_of(&CONNECTING) {
         Some(Meaning::Unavailable)
     } else {
@@ -278,9 +279,9 @@ mod tests {
             ("KMS.AccessDeniedException", "", Meaning::Denied),
             ("KMS.DisabledException", "", Meaning::Denied),
             ("KmsAccessDenied", "", Meaning::Denied),
-            ("ExpiredTokenException", "", Meaning::Denied),
-            ("InvalidClientTokenId", "", Meaning::Denied),
-            ("SignatureDoesNotMatch", "The request signature we calculated does not match", Meaning::Denied),
+            ("ExpiredTokenException", "", Meaning::NoCredentials),
+            ("InvalidClientTokenId", "", Meaning::NoCredentials),
+            ("SignatureDoesNotMatch", "The request signature we calculated does not match", Meaning::NoCredentials),
             ("SignatureDoesNotMatch", late, Meaning::Unavailable),
             ("InvalidSignatureException", late, Meaning::Unavailable),
             ("RequestExpired", "", Meaning::Unavailable),
@@ -334,13 +335,21 @@ mod tests {
         for (chain, meaning) in [
             ("dispatch failure: io error: client error (Connect): tcp connect error", Some(Meaning::Unavailable)),
             ("dispatch failure: timeout: HTTP connect timeout occurred after 2s", Some(Meaning::Unavailable)),
-            ("dispatch failure: other: the credential provider was not enabled", Some(Meaning::Denied)),
+            ("dispatch failure: other: the credential provider was not enabled", Some(Meaning::NoCredentials)),
             ("dispatch failure: other: credentials provider timed out after 5 seconds", Some(Meaning::Unavailable)),
             ("dispatch failure: io error: client error (SendRequest): connection reset", None),
             ("dispatch failure: timeout: HTTP read timeout occurred after 2s", None),
             ("dispatch failure: words that nobody knows yet", None),
         ] {
             assert_eq!(before_sending(chain), meaning, "{chain}");
+        }
+    }
+
+    #[test]
+    fn r4_a_refusal_for_want_of_credentials_is_told_from_a_right_that_is_missing() {
+        for (meaning, lacks) in [(Meaning::NoCredentials, true), (Meaning::Denied, false)] {
+            let error = QueueError::from(Fault::new(meaning, "ExpiredToken: it has expired"));
+            assert!(matches!(error, QueueError::Denied(Some(_))) && error.lacks_credentials() == lacks, "{error:?}");
         }
     }
 

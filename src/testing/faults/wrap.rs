@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use super::{CALL_TIMEOUT, Failure, Faults};
 use crate::{
     bodies::{Bodies, BodyError},
+    causes::NoCredentials,
     guard::{
         Amend, Change, Claim, Claimed, Commit, Committed, Control, ControlKey, Guard, GuardError, Pk, Record,
         TableFacts, TakeOver, Written,
@@ -253,6 +254,7 @@ impl From<Failure> for QueueError {
             Failure::Unavailable | Failure::Conflict => Self::Unavailable(Some(PLAYED.into())),
             Failure::NoAnswer => Self::NoAnswer(Some(PLAYED.into())),
             Failure::Denied => Self::Denied(Some(PLAYED.into())),
+            Failure::NoCredentials => Self::Denied(Some(Box::new(NoCredentials(PLAYED.to_owned())))),
             Failure::Missing => Self::Missing,
             Failure::HandleLost => Self::HandleLost,
             Failure::TwelveHours => Self::TwelveHours,
@@ -268,6 +270,7 @@ impl From<Failure> for GuardError {
             Failure::Conflict => Self::Conflict,
             Failure::NoAnswer => Self::NoAnswer(Some(PLAYED.into())),
             Failure::Denied => Self::Denied(Some(PLAYED.into())),
+            Failure::NoCredentials => Self::Denied(Some(Box::new(NoCredentials(PLAYED.to_owned())))),
             Failure::Missing => Self::Missing,
             Failure::HandleLost | Failure::TwelveHours => Self::Refused(PLAYED.to_owned()),
         }
@@ -280,7 +283,7 @@ impl From<Failure> for BodyError {
             Failure::Throttled => Self::Throttled(Some(PLAYED.into())),
             Failure::Unavailable | Failure::Conflict => Self::Unavailable(Some(PLAYED.into())),
             Failure::NoAnswer => Self::NoAnswer(Some(PLAYED.into())),
-            Failure::Denied => Self::Denied(Some(PLAYED.into())),
+            Failure::Denied | Failure::NoCredentials => Self::Denied(Some(PLAYED.into())),
             Failure::Missing => Self::Missing,
             Failure::HandleLost | Failure::TwelveHours => Self::Refused(PLAYED.to_owned()),
         }

@@ -10,7 +10,7 @@ use leasehold::{
 };
 use serde_json::{Value, json};
 
-use crate::words::{age, ago, cut, plain};
+use crate::words::{self, age, ago, cut, plain};
 
 /// Columns of what is said, in the table of reasons.
 const SAID: usize = 60;
@@ -101,7 +101,7 @@ pub(super) fn listed_json(
         "oldest": seen.letters.iter().filter_map(Letter::at).min(),
         "groups": Group::of(&seen.letters),
     });
-    Ok(serde_json::to_string(&told)? + "\n")
+    Ok(words::json(&serde_json::to_string(&told)?) + "\n")
 }
 
 pub(super) fn letter(letters: &DeadLetters, letter: &Letter, number: usize, full: bool, now: Millis) -> String {
@@ -240,7 +240,7 @@ pub(super) fn letter_json(letters: &DeadLetters, letter: &Letter, now: Millis) -
         "attributes": message.attributes.keys().collect::<Vec<_>>(),
         "body": message.body,
     });
-    Ok(serde_json::to_string(&told)? + "\n")
+    Ok(words::json(&serde_json::to_string(&told)?) + "\n")
 }
 
 pub(super) fn put_json(put: &Put<'_>) -> String {
@@ -259,7 +259,7 @@ pub(super) fn put_json(put: &Put<'_>) -> String {
         "outcome": outcome,
         "error": error.map(in_full),
     });
-    format!("{told}\n")
+    words::json(&told.to_string()) + "\n"
 }
 
 /// A line for what a person has to know at once.
@@ -283,7 +283,7 @@ pub(super) fn moved(letters: &DeadLetters, task: &MoveTask, json: bool) -> serde
     if json {
         let (status, moved) = (format!("{:?}", task.status).to_lowercase(), task.moved);
         let told = json!({"status": status, "moved": moved, "of": task.of, "failure": task.failure});
-        return Ok(serde_json::to_string(&told)? + "\n");
+        return Ok(words::json(&serde_json::to_string(&told)?) + "\n");
     }
     let count = messages(task.moved);
     Ok(match task.status {
@@ -301,7 +301,7 @@ pub(super) fn moved(letters: &DeadLetters, task: &MoveTask, json: bool) -> serde
 
 pub(super) fn ended(letters: &DeadLetters, redriven: &Redriven, what: &str, json: bool) -> serde_json::Result<String> {
     if json {
-        return Ok(serde_json::to_string(redriven)? + "\n");
+        return Ok(words::json(&serde_json::to_string(redriven)?) + "\n");
     }
     let mut text = format!("{}: {} {what}\n", dead(letters), messages(redriven.done.values().sum()));
     for (word, count) in &redriven.done {

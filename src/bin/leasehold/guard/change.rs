@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{Change, find::Found, print, show, view};
 use crate::{
     Ended,
-    words::{age, confirm, plain},
+    words::{self, access, age, confirm, plain},
 };
 
 /// Shows, asks, and writes. `means` is what follows for messages of the key.
@@ -32,7 +32,7 @@ pub(super) async fn carry_out(
         print(&standing(ops, found, before))?;
     }
     let plan = plan.map_err(refused)?;
-    let told = |written: bool, now: Option<&Record>| {
+    let told = |written: Option<bool>, now: Option<&Record>| {
         let pk = &plan.record.pk;
         json!({
             "pk": pk,
@@ -45,19 +45,26 @@ pub(super) async fn carry_out(
         print(&format!("\nThis will change:\n{}\n{means}", show::difference(before, &plan.record, view(ops))))?;
     }
     if change.dry_run {
-        return end(change, &told(false, Some(&plan.record)), "Nothing is written.", ExitCode::SUCCESS);
+        return end(change, &told(Some(false), Some(&plan.record)), "Nothing is written.", ExitCode::SUCCESS);
     }
     if !change.yes && !confirm("Change it?")? {
         return end(change, &Value::Null, "Nothing is written.", ExitCode::FAILURE);
     }
     match ops.amend(&plan).await {
-        Ok(()) => end(change, &told(true, Some(&plan.record)), "It is changed.", ExitCode::SUCCESS),
+        Ok(()) => end(change, &told(Some(true), Some(&plan.record)), "It is changed.", ExitCode::SUCCESS),
         Err(OpsError::Changed { now }) => {
             let words = format!(
                 "\nIt changed meanwhile, and nothing is written. It now is:\n{}",
                 standing(ops, found, now.as_deref())
             );
-            end(change, &told(false, now.as_deref()), &words, ExitCode::FAILURE)
+            end(change, &told(Some(false), now.as_deref()), &words, ExitCode::FAILURE)
+        }
+        Err(OpsError::Overtaken { now }) => {
+            let words = format!(
+                "\nA first try was not answered: it may have been written, and something wrote after it. It now is:\n{}",
+                standing(ops, found, now.as_deref())
+            );
+            end(change, &told(None, now.as_deref()), &words, ExitCode::FAILURE)
         }
         Err(error) => Err(refused(error).context("not changed, as far as is known; `leasehold guard get` shows it")),
     }
@@ -73,7 +80,7 @@ fn standing(ops: &Ops, found: &Found, record: Option<&Record>) -> String {
 
 fn end(change: &Change, json: &Value, words: &str, code: ExitCode) -> anyhow::Result<ExitCode> {
     if change.json {
-        print(&json.to_string())?;
+        print(&words::json(&json.to_string()))?;
     } else {
         print(words)?;
     }
@@ -98,13 +105,18 @@ pub(super) fn refused(error: OpsError) -> anyhow::Error {
             format!("there is no table {table:?}, in which the records are kept"),
             "LEASEHOLD_TABLE=<the table of the workers>, AWS_REGION=<its region>",
         ),
-        OpsError::Guard { table, error: error @ GuardError::Denied(_) } => Problem::new(
-            format!("the table {table:?}: {:#}", anyhow::Error::new(error)),
-            format!(
-                "AWS_PROFILE=<one that may dynamodb:GetItem and PutItem on {table}; OperatorPolicy in infra/queue.yaml>"
-            ),
-        ),
+        OpsError::Guard { table, error: error @ GuardError::Denied(_) } => {
+            let right = format!("dynamodb:GetItem, PutItem and UpdateItem on {table}");
+            let mend = access(error.lacks_credentials(), &right);
+            Problem::new(format!("the table {table:?}: {:#}", anyhow::Error::new(error)), mend)
+        }
         OpsError::Held { worker, until, left } => return held(&worker, until, left).into(),
+        error @ OpsError::Undoing => {
+            return Ended { code: 1, told: format!("{error}: --steps-again") }.into();
+        }
+        error @ OpsError::NoSuchStep { .. } => {
+            return Ended { code: 1, told: format!("{error}; --done --new is for one that is not there yet") }.into();
+        }
         error => return error.into(),
     };
     OpsError::Configuration(vec![problem]).into()

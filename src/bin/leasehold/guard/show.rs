@@ -67,7 +67,8 @@ impl View {
             say("last error", format!("{}: {}", error.code, error.text));
         }
         if let Some(undo) = &record.undo {
-            let answer = undo.answer.map_or("no answer yet", UndoAnswer::as_str);
+            let none = if record.status == Status::Failed { "no answer yet" } else { "no answer" };
+            let answer = undo.answer.map_or(none, UndoAnswer::as_str);
             say("undo", format!("{answer}; {} failed, {} takeovers", undo.failures, undo.takeovers));
         }
         if source.message_id.is_empty() {

@@ -31,8 +31,9 @@ const NOTES: &str = "\
 What it does:
   It asks SQS and DynamoDB for settings, and tries rights with calls that can do
   nothing: a delete and a visibility change with a made-up handle, a send of a
-  message that SQS cannot take, a change of a record that is not there, a write
-  of the item that workers probe the table with. Nothing is received. A right
+  message that SQS cannot take, a change of a record that is not there. One item
+  is written: #probe, with which workers probe the table, and only if the table
+  is seen to be one for them. Nothing is received. A right
   that is found missing is missing; in which order AWS looks at rights and at
   requests is not documented, so one that is not found missing may be so.
 

@@ -67,6 +67,11 @@ Examples:
     leasehold guard reset payments p1 --step charge --done --result '{\"id\":1}'
     leasehold guard reset payments p1 --step charge --again
 
+  It waits, and is known to have ended: do not wait. What was begun may still
+  run otherwise, and the next run is beside it:
+
+    leasehold guard reset payments p1 --now
+
   What would change:
 
     leasehold guard reset payments p1 --dry-run";
@@ -79,11 +84,12 @@ Examples:
 
 const CHANGES: &str = "\
 How it is changed:
-  In one write, and only if the record is exactly the one that was shown: if a
-  worker or somebody else has changed it meanwhile, that is told, and nothing is
-  written. While a worker runs the work, nothing is written either: wait until
-  the time that is told, or stop that worker. One that was given up on cannot
-  write into the record afterwards, whenever it wakes up.
+  In one write, and only if nobody has written the record since it was shown: if
+  a worker or somebody else has, that is told, and nothing is written; or, where
+  a first try was not answered, that it may have been. While a worker runs the
+  work, nothing is written: wait until the time that is told, or stop that
+  worker. One that was given up on cannot write into the record afterwards,
+  whenever it wakes up. What may still run elsewhere is waited for, --now apart.
 
   Only records are changed. Messages stay where they are, in the queue and in
   its dead-letter queue.";
@@ -91,7 +97,8 @@ How it is changed:
 const CHANGE_JSON: &str = "\
 JSON, one object:
   pk       the primary key
-  written  whether it is changed
+  written  whether it is changed; null where that is not known, for a first try
+           was not answered and something wrote after it
   before   the record as it was, as `leasehold guard get --json` prints it
   after    as it is now; with --dry-run, as it would be";
 
@@ -100,7 +107,7 @@ Environment:
   LEASEHOLD_QUEUES, LEASEHOLD_TABLE, LEASEHOLD_NAMESPACE, LEASEHOLD_KEY_HASH,
   LEASEHOLD_CLOCK_SKEW, and of the queue OPERATION, KEY, GUARD and DONE_TTL, as
   for `leasehold run`, and AWS's own. Needs dynamodb:GetItem, and to change
-  something dynamodb:PutItem: OperatorPolicy in infra/queue.yaml.";
+  something PutItem and UpdateItem: OperatorPolicy in infra/queue.yaml.";
 
 const GET_EXIT_CODES: &str = "\
 Exit codes:

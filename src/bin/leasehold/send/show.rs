@@ -10,6 +10,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::sending::{Cut, Sent};
+use crate::words::{json, plain_lines};
 
 /// From so many messages on there is progress to see.
 const MANY: u64 = 200;
@@ -51,7 +52,7 @@ impl Show {
 
     pub(super) fn event(&self, what: &str) {
         self.bar.suspend(|| {
-            let _ = writeln!(io::stderr(), "{what}");
+            let _ = writeln!(io::stderr(), "{}", plain_lines(what));
         });
     }
 
@@ -63,7 +64,7 @@ impl Show {
             let told = serde_json::json!({
                 "queue": queue, "sent": sent.sent, "failed": sent.failed, "next": next, "seconds": seconds,
             });
-            return writeln!(io::stdout(), "{told}");
+            return writeln!(io::stdout(), "{}", json(&told.to_string()));
         }
         let messages = if sent.sent == 1 { "message" } else { "messages" };
         let mut text = format!("sent {} {messages} to {queue}", sent.sent);

@@ -146,7 +146,9 @@ async fn missing_credentials_and_a_missing_region_are_told_as_such() {
     let failing = with().credentials_provider(SharedCredentialsProvider::new(absent)).build();
     for config in [with().build(), failing] {
         let queue = open(&Aws::new(&config)).await;
-        assert_eq!(kind(&queue.receive(&ask()).await.map(drop)), "Denied");
+        let answer = queue.receive(&ask()).await.map(drop);
+        assert_eq!(kind(&answer), "Denied");
+        assert!(answer.is_err_and(|error| error.lacks_credentials()));
     }
     let credentials = Credentials::new("AKIDEXAMPLE", "secret", None, None, "test");
     let nowhere = builder().credentials_provider(SharedCredentialsProvider::new(credentials)).build();

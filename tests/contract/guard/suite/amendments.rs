@@ -1,6 +1,6 @@
 //! What operators write (rules G2, G3, S1, S2).
 
-use leasehold::guard::{Amend, FinishedSteps, Operator, StepWord};
+use leasehold::guard::{Amend, FinishedSteps, LARGEST_RECORD, NotBefore, Operator, StepWord};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn operator(name: &str) -> Operator {
 }
 
 fn reset(seen: &Record, name: &str) -> Amend {
-    Amend::reset(seen, FinishedSteps::Keep, &operator(name))
+    Amend::reset(seen, FinishedSteps::Keep, NotBefore::Keep, &operator(name))
 }
 
 async fn amend(key: &Key<'_>, amend: &Amend) -> Written {
@@ -50,7 +50,7 @@ pub(crate) async fn a_record_in_any_state_is_replaced_whole(fixture: &impl Guard
     key.make(give_undo_back("one", Undoing { failures: 1, takeovers: 2, answer: None })).await;
     key.make(bury("one", Some(UndoAnswer::Undone))).await;
     let seen = key.make(copied("failure-1")).await;
-    let record = made(&key, Amend::reset(&seen, FinishedSteps::Repeat, &operator("ann"))).await;
+    let record = made(&key, Amend::reset(&seen, FinishedSteps::Repeat, NotBefore::Keep, &operator("ann"))).await;
     assert_eq!(record.steps["charge"].state, StepState::Undone);
 }
 
@@ -71,6 +71,13 @@ pub(crate) async fn g2_nothing_is_written_over_a_record_that_is_another_by_now(f
     // A step of the same moment as the last write.
     let key = Key::named(fixture, "grown");
     let seen = bring_to(&key, "one", Status::Running).await;
+    key.make(step("one", "mail", done("1"))).await;
+    refused(&key, &reset(&seen, "ann")).await;
+
+    // A step that went on in that moment.
+    let key = Key::named(fixture, "in another state");
+    bring_to(&key, "one", Status::Running).await;
+    let seen = key.make(step("one", "mail", Step { state: StepState::Started, result: None, ..done("") })).await;
     key.make(step("one", "mail", done("1"))).await;
     refused(&key, &reset(&seen, "ann")).await;
 
@@ -122,7 +129,7 @@ pub(crate) async fn g2_what_may_not_be_written_is_not(fixture: &impl GuardFixtur
     let key = Key::of(fixture);
     let seen = bring_to(&key, "one", Status::Running).await;
     let early = Operator { now: after(29), ..operator("ann") };
-    let answer = key.guard.amend(&Amend::reset(&seen, FinishedSteps::Keep, &early)).await;
+    let answer = key.guard.amend(&Amend::reset(&seen, FinishedSteps::Keep, NotBefore::Keep, &early)).await;
     assert!(matches!(answer, Err(GuardError::Refused(_))), "{answer:?}");
     assert_eq!(key.record().await, seen);
 }
@@ -150,6 +157,42 @@ pub(crate) async fn s2_steps_are_amended_one_by_one(fixture: &impl GuardFixture)
     let record = made_of_step(&key, &seen, "charge", &StepWord::Again, &next).await;
     let states: Vec<_> = record.steps.values().map(|step| step.state).collect();
     assert_eq!(states, [StepState::Undone, StepState::Done]);
+}
+
+pub(crate) async fn s1_a_record_with_many_steps_is_amended_too(fixture: &impl GuardFixture) {
+    let key = Key::of(fixture);
+    let first = Amend::done(&key.pk, None, "payments", after(900).seconds(), &operator("ann"));
+    let mut record = first.record.clone();
+    record.steps = (0..1000).map(|n| (format!("a step with a # and a name, {n}"), done(r#"{"id":1}"#))).collect();
+    let seen = made(&key, Amend { record, ..first }).await;
+    let bob = Operator { now: after(61), ..operator("bob") };
+    let seen = made_of_step(&key, &seen, "a step with a # and a name, 7", &StepWord::Again, &bob).await;
+    let cat = Operator { now: after(62), ..operator("cat") };
+    let record = made(&key, Amend::reset(&seen, FinishedSteps::Repeat, NotBefore::Keep, &cat)).await;
+    assert!(record.steps.len() == 1000 && record.steps.values().all(|step| step.state == StepState::Undone));
+    refused(
+        &key,
+        &Amend::reset(
+            &seen,
+            FinishedSteps::Keep,
+            NotBefore::Keep,
+            &Operator { owner: Owner("token of dan".into()), ..cat },
+        ),
+    )
+    .await;
+}
+
+pub(crate) async fn s1_what_would_be_too_large_is_not_written(fixture: &impl GuardFixture) {
+    let key = Key::of(fixture);
+    let seen = bring_to(&key, "one", Status::Dead).await;
+    for (bytes, fits) in [(LARGEST_RECORD, false), (LARGEST_RECORD - 4000, true)] {
+        let word = StepWord::Done(format!("\"{}\"", "x".repeat(bytes)));
+        let Some(wanted) = Amend::step(&seen, "mail", &word, &operator("ann")) else { panic!("it changes nothing") };
+        let answer = key.guard.amend(&wanted).await;
+        assert_eq!(matches!(answer, Ok(Written::Applied)), fits, "{answer:?}");
+        assert_eq!(matches!(answer, Err(GuardError::TooLarge)), !fits, "{answer:?}");
+        assert_eq!(key.record().await == seen, !fits);
+    }
 }
 
 pub(crate) async fn g9_after_a_reset_the_key_stands_for_the_next_payload(fixture: &impl GuardFixture) {

@@ -121,6 +121,8 @@ macro_rules! guard_contract {
                 g2_what_may_not_be_written_is_not,
                 g3_an_amendment_sent_twice_is_made_once,
                 s2_steps_are_amended_one_by_one,
+                s1_a_record_with_many_steps_is_amended_too,
+                s1_what_would_be_too_large_is_not_written,
                 g9_after_a_reset_the_key_stands_for_the_next_payload,
                 g1_a_record_of_a_later_version_is_not_amended,
             }
