@@ -3,7 +3,7 @@
 //! Owns the way from a queue's name to both of its ends. Looking at messages is receiving them: SQS knows no other way, so
 //! whatever is looked at is hidden meanwhile, and given back as soon as it was seen.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
@@ -45,8 +45,8 @@ pub struct DeadLetters {
     /// `None` for a queue without a guard.
     guard: Option<Arc<dyn Guard>>,
     clock: Clock,
-    /// Other queues of the configuration, by the names that it has for them.
-    others: Vec<String>,
+    /// Other queues of the configuration, by the names that it has for them, and where their dead letters go.
+    others: BTreeMap<String, DeadLetter>,
 }
 
 /// A queue that was found.
@@ -87,6 +87,7 @@ impl Ops {
             (DeadLetter::Drop, _) => return Err(none(queue, "drops what fails for good", "DEAD_LETTER=<a queue>")),
         };
         let dead = self.open(&address).await?;
+        let others = self.config.queues.iter().filter(|(other, _)| *other != queue);
         Ok(DeadLetters {
             name: queue.to_owned(),
             config: config.clone(),
@@ -98,7 +99,7 @@ impl Ops {
             broker: Arc::clone(&self.broker),
             guard: (config.guard == GuardMode::Claim).then(|| Arc::clone(&self.guard)),
             clock: self.clock.clone(),
-            others: self.config.queues.keys().filter(|other| *other != queue).cloned().collect(),
+            others: others.map(|(other, config)| (other.clone(), config.dead_letter.clone())).collect(),
         })
     }
 

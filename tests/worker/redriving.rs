@@ -469,3 +469,94 @@ async fn a_queue_without_a_dead_letter_queue_is_told_what_to_set() {
         assert!(matches!(refused, OpsError::Configuration(_)) && refused.to_string().contains(says), "{refused}");
     }
 }
+
+/// Lets SQS itself move all that is visible in the queue now.
+async fn receives_are_used_up(bed: &TestBed, queue: &str) {
+    use leasehold::queue::{Queue, Receive};
+    let queue = bed.queue(queue);
+    let ask = Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(30), attempt_id: None };
+    loop {
+        let received = queue.receive(&ask).await.unwrap();
+        if received.is_empty() {
+            return;
+        }
+        for one in received {
+            queue.change_visibility(&one.handle, Duration::ZERO).await.unwrap();
+        }
+    }
+}
+
+fn bodies(bed: &TestBed, queue: &str) -> Vec<String> {
+    bed.queue(queue).messages().into_iter().map(|message| message.body).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn g11_what_sqs_moves_after_it_was_put_back_is_no_copy_of_its_former_failure() {
+    let (bed, book) = bed();
+    (0..12).for_each(|n| drop(bed.send("jobs", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
+    work(&bed, &book, &[]).await;
+    sleep(Duration::from_secs(5)).await;
+    let letters = letters(&bed, &[]).await;
+    let slowly = Redrive { rate: Rate::per_second(0.5), ..all() };
+    let ((redriven, _), ()) = tokio::join!(redrive(&letters, &slowly), async {
+        sleep(Duration::from_millis(500)).await;
+        receives_are_used_up(&bed, "jobs").await;
+    });
+    assert_eq!((redriven.done, redriven.others), (counts(&[("runs again", 12)]), 1));
+    assert_eq!(bodies(&bed, "jobs-dlq"), [r#"{"id":"0","first":["fail_for_good"]}"#], "it is here again");
+    let moved = look(&letters).await.remove(0);
+    assert_eq!((moved.code(), moved.was_moved(), moved.failure_id()), ("moved_by_sqs", true, None));
+    assert_eq!((moved.says(), moved.at(), moved.note()), (None, moved.message.sent_at, None));
+    assert_eq!(moved.pk, Some(Pk("jobs#0".into())), "which its note gives");
+    redrive(&letters, &all()).await;
+    work(&bed, &book, &[]).await;
+    assert!((0..12).all(|n| status(&bed, &n.to_string()) == Status::Done && book.runs(&n.to_string()).len() == 2));
+    assert!(bed.queue("jobs-dlq").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t3_letters_of_other_payloads_under_one_key_are_not_taken_for_copies() {
+    let (bed, book) = bed();
+    bed.send("jobs", HOPELESS);
+    work(&bed, &book, &[]).await;
+    let dead = bed.queue("jobs-dlq");
+    let bare = [r#"{"id":"a","amount":1}"#, r#"{"id":"a","amount":2}"#, HOPELESS];
+    bare.map(|text| dead.put(body(text)).unwrap());
+    sleep(Duration::from_secs(5)).await;
+    let letters = letters(&bed, &[]).await;
+    let groups = Group::of(&look(&letters).await);
+    let told: Vec<_> = groups.iter().map(|group| (group.code.as_str(), group.messages, group.failures)).collect();
+    assert_eq!(told, [("hopeless", 2, 1), ("unexplained", 2, 2)], "the third is a copy, without its reason");
+    let (redriven, fates) = redrive(&letters, &all()).await;
+    assert_eq!(redriven.done, counts(&[("runs again", 3), ("was a copy", 1)]));
+    assert!(bare[..2].iter().all(|text| fates[*text] == Fate::RunsAgain), "{fates:?}");
+    let back = bodies(&bed, "jobs");
+    assert!(bare.iter().all(|text| back.contains(&(*text).to_owned())), "{back:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_another_queues_worker_stays_also_where_that_queue_is_not_configured() {
+    let (bed, book) = bed();
+    let settings = MemoryQueueSettings { redrive: Some(("jobs-dlq".to_owned(), 5)), ..MemoryQueueSettings::default() };
+    bed.add("mails", 5);
+    bed.broker.create("mails", settings);
+    bed.send("mails", r#"{"id":"m","first":["fail_for_good","fail_for_good"]}"#);
+    let theirs = [("LEASEHOLD_QUEUES", "mails")];
+    bed.worker(&[&VARS[1..], &theirs].concat()).queue("mails", book.clone()).run(bed.until_idle()).await.unwrap();
+    // What was put back and is moved by SQS has their note, and tells by SQS's word.
+    let of_mails = bed.ops(&[&VARS[1..], &theirs].concat()).unwrap().dead_letters("mails").await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    redrive(&of_mails, &all()).await;
+    receives_are_used_up(&bed, "mails").await;
+    bed.send("mails", r#"{"id":"n","first":["fail_for_good"]}"#);
+    bed.worker(&[&VARS[1..], &theirs].concat()).queue("mails", book.clone()).run(bed.until_idle()).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    let letters = letters(&bed, &[]).await;
+    let (redriven, _) = redrive(&letters, &all()).await;
+    assert_eq!((redriven.done, redriven.stay), (counts(&[]), counts(&[("came from another queue", 2)])));
+    let known_by_another_name =
+        [("LEASEHOLD_QUEUES", "post"), ("LEASEHOLD_POST_NAME", "mails"), ("LEASEHOLD_KEY", "/id")];
+    let of_post = bed.ops(&known_by_another_name).unwrap().dead_letters("post").await.unwrap();
+    let (redriven, _) = redrive(&of_post, &all()).await;
+    assert_eq!(redriven.done.values().sum::<u64>(), 2, "SQS tells of one, and the queue's name in SQS of the other");
+}

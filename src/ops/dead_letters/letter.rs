@@ -111,10 +111,11 @@ impl Letter {
         Self { message, pk, known, fingerprint, key_is_lost: lost }
     }
 
-    /// What the worker noted when it sent this copy; `None` for what SQS moved, and for what is not ours.
+    /// What the worker noted when it sent this copy; `None` for what SQS moved, and for what is not ours. What was put back
+    /// and then moved by SQS still carries the note of its former failure, which is not why it is here.
     #[must_use]
     pub fn note(&self) -> Option<&Note> {
-        self.message.dead_letter.as_ref()
+        self.message.dead_letter.as_ref().filter(|_| !self.was_moved())
     }
 
     /// The record of its work, if there is one.
@@ -129,7 +130,7 @@ impl Letter {
     /// Whether SQS moved it by itself, after too many receives.
     #[must_use]
     pub fn was_moved(&self) -> bool {
-        self.note().is_none() && self.message.moved_from.is_some()
+        self.message.moved_from.is_some()
     }
 
     /// A short stable code for why it is here. A copy that had no room for its reason has that of its record.
@@ -146,12 +147,13 @@ impl Letter {
     /// The same for a person, if anything is known.
     #[must_use]
     pub fn says(&self) -> Option<&str> {
-        match (self.note(), self.record()) {
-            (Some(note), _) => Some(note.message.as_str()),
-            (None, Some(record)) => record.last_error.as_ref().map(|error| error.text.as_str()),
-            (None, None) => None,
-        }
-        .filter(|text| !text.is_empty())
+        let last_error = || {
+            // A record that is DEAD tells of a failure before SQS moved this: nobody has claimed it since.
+            let of_moved = self.record().filter(|record| self.was_moved() && record.status != Status::Dead);
+            of_moved.or(self.buried())?.last_error.as_ref()
+        };
+        let text = self.note().map(|note| note.message.as_str());
+        text.or_else(|| last_error().map(|error| error.text.as_str())).filter(|text| !text.is_empty())
     }
 
     /// Names the failure, of which there may be several copies.
@@ -173,10 +175,17 @@ impl Letter {
         steps.filter(|(_, step)| step.state == StepState::Done).map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The record of this very failure: without a note, only one that SQS did not move can be a copy of ours.
+    /// When it came here or died, whichever is later.
+    pub(super) fn latest(&self) -> Option<Millis> {
+        self.at().max(self.message.sent_at)
+    }
+
+    /// The record of this very failure. Without a note, only one that SQS did not move can be a copy of ours, and only one
+    /// of the very payload that the record is of: another that has the same key is another failure, which no record knows.
     fn buried(&self) -> Option<&Record> {
         let record = self.record().filter(|record| record.status == Status::Dead)?;
-        (self.note().is_none() && self.message.moved_from.is_none()).then_some(record)
+        let is_a_copy = self.message.dead_letter.is_none() && !self.was_moved();
+        (is_a_copy && self.fingerprint.is_some() && self.fingerprint == record.fingerprint).then_some(record)
     }
 
     /// What becomes of it when it is put back.
@@ -204,18 +213,28 @@ impl Letter {
 
     /// Whether a record is of this work, and not of another that has the same key.
     fn is_work_of(&self, record: &Record) -> bool {
-        let is_noted = self.note().is_some_and(|note| note.pk.as_ref() == Some(&record.pk.0));
+        let noted = self.message.dead_letter.as_ref().and_then(|note| note.pk.as_ref());
+        let is_noted = noted == Some(&record.pk.0);
         is_noted || record.fingerprint.is_none() || record.fingerprint == self.fingerprint
     }
 
-    /// Several queues can have one dead-letter queue. What SQS moved tells from where; a copy tells by the name that its
-    /// worker has for the queue, which means something only where another queue here has that name.
+    /// Several queues can have one dead-letter queue. What SQS moved tells from where, whatever it carries. A copy tells by
+    /// the name that its worker has for the queue, and by its key; here the queue can have another name, so that one of the
+    /// two is enough where no other queue has that name.
     fn is_of(&self, from: &DeadLetters) -> bool {
-        match (&self.message.moved_from, self.note()) {
-            (_, Some(note)) => !from.others.contains(&note.queue),
-            (Some(arn), None) => *arn == from.source.facts.arn,
-            (None, None) => true,
+        if let Some(arn) = &self.message.moved_from {
+            return *arn == from.source.facts.arn;
         }
+        let Some(note) = self.note() else { return true };
+        if note.queue == from.name {
+            return true;
+        }
+        let is_foreign = |pk: &String| {
+            let (namespace, operation) = (from.namespace.as_deref(), from.config.operation.as_str());
+            !key::belongs(&Pk(pk.clone()), namespace, operation)
+        };
+        !from.others.contains_key(&note.queue)
+            && (note.queue == from.source.name() || !note.pk.as_ref().is_some_and(is_foreign))
     }
 }
 

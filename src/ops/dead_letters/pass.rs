@@ -120,7 +120,7 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
         let letters = self.letters.letters(messages).await;
         let (mut meant, mut others) = (Vec::new(), Vec::new());
         for (letter, handle) in letters.into_iter().zip(handles) {
-            let is_new = letter.at().is_some_and(|at| at >= self.begun);
+            let is_new = letter.latest().is_some_and(|at| at >= self.begun);
             let is_enough = self.meant >= self.limit();
             if is_new || is_enough || !self.ask.choice.takes(&letter, self.letters.clock.wall()) {
                 self.redriven.others += u64::from(!is_enough);

@@ -188,10 +188,11 @@ impl DeadLetters {
         self.source.queue.send(&again).await
     }
 
-    /// The note that goes along. What SQS moved by itself gets one where its key would change on the way.
+    /// The note that goes along, that of a former failure too: by its failure id the message begins anew on the record of
+    /// that failure (rule G11), and on no other. What SQS moved by itself gets one where its key would change on the way.
     fn note_for(&self, letter: &Letter) -> Option<Note> {
         let has_own_key = self.config.key.as_ref().is_some_and(|key| *key == KeySource::MessageId);
-        match (letter.note(), &letter.pk) {
+        match (&letter.message.dead_letter, &letter.pk) {
             (Some(note), Some(pk)) if has_own_key => Some(Note { pk: Some(pk.0.clone()), ..note.clone() }),
             (Some(note), _) => Some(note.clone()),
             (None, Some(pk)) if has_own_key => {
