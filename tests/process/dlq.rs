@@ -107,7 +107,7 @@ async fn ctrl_c_finishes_what_is_under_way_and_hides_nothing() {
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     let last: Value = serde_json::from_str(ended.log.last().expect("a line")).expect("JSON");
     let put = last["done"]["runs again"].as_u64().expect("a number");
-    assert_eq!((&last["is_stopped"], bench.messages().await as u64), (&json!(true), put));
+    assert_eq!((&last["ending"], bench.messages().await as u64), (&json!("stopped"), put));
     assert_eq!(bench.engine.depth("jobs-dlq").await.expect("a depth").visible, 12 - put);
     assert!(
         told(&run(&settings, "redrive jobs --one-by-one").await, 0).contains(&format!("{} messages put", 12 - put))

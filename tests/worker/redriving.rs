@@ -8,9 +8,12 @@ use leasehold::{
     guard::{Claim, Owner, Pk, Record, Source, Status},
     ops::{
         OpsError,
-        dead_letters::{Choice, DeadLetters, Fate, Group, Known, Letter, Moving, Outcome, Put, Redrive, Redriven},
+        dead_letters::{
+            BrokenOff, Choice, DeadLetters, Ending, Fate, Group, Groups, Known, Letter, Moving, Outcome, Put, Redrive,
+            Redriven,
+        },
     },
-    queue::{MoveStatus, Outgoing, QueueError},
+    queue::{Broker, Move, MoveStatus, MoveTask, Outgoing, QueueError},
     testing::{Failure, Fault, MemoryQueueSettings, TestBed},
 };
 use tokio::time::{Instant, sleep};
@@ -30,7 +33,15 @@ async fn letters(bed: &TestBed, vars: &[(&str, &str)]) -> DeadLetters {
 }
 
 async fn look(letters: &DeadLetters) -> Vec<Letter> {
-    letters.look(1000, &CancellationToken::new()).await.unwrap().letters
+    let mut seen = Vec::new();
+    letters.look(&Choice::default(), 1000, &CancellationToken::new(), |letter| seen.push(letter)).await.unwrap();
+    seen
+}
+
+fn groups_of(letters: &[Letter]) -> Vec<Group> {
+    let mut groups = Groups::default();
+    letters.iter().for_each(|letter| groups.add(letter));
+    groups.told()
 }
 
 /// With what became of each, by body.
@@ -98,18 +109,18 @@ async fn g11_letters_of_one_reason_are_put_back_and_take_effect_once_and_the_oth
     bed.send("jobs", "not JSON");
     work(&bed, &book, &[("LEASEHOLD_MAX_ATTEMPTS", "1")]).await;
     let letters = letters(&bed, &[]).await;
-    let groups = Group::of(&look(&letters).await);
+    let groups = groups_of(&look(&letters).await);
     let told: Vec<_> = groups.iter().map(|group| (group.code.as_str(), group.messages, group.failures)).collect();
     assert_eq!(told, [("failing", 30, 30), ("hopeless", 30, 30), ("malformed", 1, 1)]);
     assert_eq!(groups[1].records, counts(&[("DEAD", 30)]));
     assert_eq!(groups[2].records, counts(&[("no key", 1)]));
 
     let (redriven, _) = redrive(&letters, &only("hopeless")).await;
-    assert_eq!((redriven.done, redriven.others, redriven.is_all), (counts(&[("runs again", 30)]), 31, true));
+    assert_eq!((redriven.done, redriven.others, redriven.ending), (counts(&[("runs again", 30)]), 31, Ending::All));
     work(&bed, &book, &[]).await;
     assert!((0..30).all(|n| status(&bed, &format!("h{n}")) == Status::Done && book.runs(&format!("h{n}")).len() == 2));
     assert!((0..30).all(|n| book.runs(&format!("f{n}")).len() == 1));
-    assert_eq!(Group::of(&look(&letters).await).len(), 2);
+    assert_eq!(groups_of(&look(&letters).await).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,8 +132,8 @@ async fn looking_gives_back_all_that_it_received_and_counts_as_one_receive() {
     let dead = bed.queue("jobs-dlq");
     assert_eq!(look(&letters).await.len(), 25);
     assert_eq!((dead.visible(), letters.depth().await.unwrap().total()), (25, 25));
-    let seen = letters.look(7, &CancellationToken::new()).await.unwrap();
-    assert_eq!((seen.letters.len(), seen.is_all, dead.visible()), (7, false, 25));
+    let looked = letters.look(&Choice::default(), 7, &CancellationToken::new(), |_| {}).await.unwrap();
+    assert_eq!((looked.at, looked.ending, dead.visible()), (7, Ending::Enough, 25));
     let receives: u32 = dead.messages().iter().map(|message| message.receive_count).sum();
     assert_eq!(receives, 25 + 7);
 }
@@ -138,7 +149,7 @@ async fn a_letter_whose_work_is_done_by_now_is_cleaned_away_and_does_not_run() {
     work(&bed, &book, &[]).await;
     let letters = letters(&bed, &[]).await;
     let (redriven, _) = redrive(&letters, &all()).await;
-    assert_eq!((redriven.done, redriven.is_all), (counts(&[("was done", 1)]), true));
+    assert_eq!((redriven.done, redriven.ending), (counts(&[("was done", 1)]), Ending::All));
     assert!(bed.queue("jobs").is_empty() && bed.queue("jobs-dlq").is_empty());
     assert_eq!(book.runs("a").len(), 2);
 }
@@ -166,7 +177,7 @@ async fn t3_copies_of_one_failure_go_back_as_one() {
     bed.queue_faults("jobs-dlq").next("send", Fault::ApplyThenFail(Failure::NoAnswer));
     work(&bed, &book, &[]).await;
     let letters = letters(&bed, &[]).await;
-    let group = Group::of(&look(&letters).await).remove(0);
+    let group = groups_of(&look(&letters).await).remove(0);
     assert_eq!((group.messages, group.failures), (2, 1));
     let (redriven, _) = redrive(&letters, &all()).await;
     assert_eq!(redriven.done, counts(&[("runs again", 1), ("was a copy", 1)]));
@@ -210,7 +221,7 @@ async fn what_could_not_be_sent_stays_and_one_that_never_can_ends_the_pass() {
     bed.queue_faults("jobs").always("send", Fault::Fail(Failure::Denied));
     let refused = letters.redrive(&all(), &CancellationToken::new(), |_| {}).await;
     assert!(
-        matches!(&refused, Err(OpsError::Queue { queue, error: QueueError::Denied(_) }) if queue == "jobs"),
+        matches!(&refused, Err(BrokenOff { error: OpsError::Queue { queue, error: QueueError::Denied(_) }, .. }) if queue == "jobs"),
         "{refused:?}"
     );
     assert_eq!(bed.queue("jobs-dlq").visible(), 1, "given back");
@@ -309,7 +320,7 @@ async fn a_stop_leaves_what_is_not_put_back_where_it_was() {
         }
     });
     let redriven = redriven.await.unwrap();
-    assert_eq!((redriven.done, redriven.is_all), (counts(&[("runs again", 17)]), false));
+    assert_eq!((redriven.done, redriven.ending), (counts(&[("runs again", 17)]), Ending::Stopped));
     assert_eq!((bed.queue("jobs").len(), bed.queue("jobs-dlq").visible()), (17, 33));
 }
 
@@ -322,7 +333,7 @@ async fn g10_what_sqs_moved_keeps_its_message_id_as_its_key_when_it_is_put_back(
     let seen = look(&letters).await.remove(0);
     assert_eq!((seen.code(), seen.was_moved(), &seen.known), ("moved_by_sqs", true, &Known::Nothing));
     let pk = seen.pk.clone().unwrap();
-    assert!(letters.why_one_by_one().is_some());
+    assert!(letters.why_one_by_one(None).await.is_some());
     redrive(&letters, &all()).await;
     work(&bed, &book, &vars).await;
     assert_eq!(bed.guard.record(&pk).unwrap().status, Status::Done, "under the key that it always had");
@@ -367,7 +378,7 @@ async fn t5_letters_of_a_group_go_back_in_order_and_none_ahead_of_one_that_stays
     let stays: u64 = redriven.stay.values().sum();
     assert_eq!(stays, 7, "those behind it that were received with it");
     let (redriven, _) = redrive(&letters, &all()).await;
-    assert_eq!((redriven.done, redriven.is_all), (counts(&[("runs again", 22)]), true));
+    assert_eq!((redriven.done, redriven.ending), (counts(&[("runs again", 22)]), Ending::All));
     let sent: Vec<_> = bed.queue("jobs.fifo").messages().iter().map(|message| message.body.clone()).collect();
     let expected: Vec<_> = (0..25).map(|n| format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#)).collect();
     assert_eq!(sent, expected);
@@ -413,7 +424,7 @@ async fn g11_what_sqs_moved_from_a_worker_that_died_begins_anew() {
     bed.guard.put(Record { failures: 4, takeovers: 9, ..claim.record() });
     moved_by_sqs(&bed, body(r#"{"id":"a"}"#)).await;
     let letters = letters(&bed, &[]).await;
-    assert_eq!(Group::of(&look(&letters).await)[0].records, counts(&[("RUNNING", 1)]));
+    assert_eq!(groups_of(&look(&letters).await)[0].records, counts(&[("RUNNING", 1)]));
     let (_, fates) = redrive(&letters, &Redrive { dry_run: true, ..all() }).await;
     assert_eq!(fates[r#"{"id":"a"}"#], Fate::GoesBack, "while its lease lasts");
     sleep(Duration::from_secs(60)).await;
@@ -443,14 +454,15 @@ async fn sqs_itself_puts_all_back_and_the_guard_makes_each_once() {
     (0..30).for_each(|n| drop(bed.send("jobs", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
     work(&bed, &book, &[]).await;
     let letters = letters(&bed, &[]).await;
-    assert_eq!(letters.why_one_by_one(), None);
+    let rate = Rate::per_second(10.0);
+    assert_eq!(letters.why_one_by_one(rate).await, None);
     let mut told = Vec::new();
-    let moving = letters.redrive_all(Some(10), &CancellationToken::new(), |task| told.push(task.moved)).await.unwrap();
+    let moving = letters.redrive_all(rate, &CancellationToken::new(), |task| told.push(task.moved)).await.unwrap();
     let Moving::Task(task) = moving else { panic!("{moving:?}") };
     assert_eq!((task.status, task.moved, told), (MoveStatus::Completed, 30, vec![0, 10, 20, 30]));
     work(&bed, &book, &[]).await;
     assert!((0..30).all(|n| status(&bed, &n.to_string()) == Status::Done));
-    sleep(Duration::from_secs(60)).await;
+    letters.redrive_all(None, &CancellationToken::new(), |_| {}).await.unwrap();
     let again = letters.redrive_all(None, &CancellationToken::new(), |_| {}).await.unwrap();
     assert!(matches!(again, Moving::Task(task) if task.moved == 0), "another task, not the one before");
 }
@@ -521,10 +533,10 @@ async fn t3_letters_of_other_payloads_under_one_key_are_not_taken_for_copies() {
     work(&bed, &book, &[]).await;
     let dead = bed.queue("jobs-dlq");
     let bare = [r#"{"id":"a","amount":1}"#, r#"{"id":"a","amount":2}"#, HOPELESS];
-    bare.map(|text| dead.put(body(text)).unwrap());
+    bare.iter().for_each(|text| drop(dead.put(body(text)).unwrap()));
     sleep(Duration::from_secs(5)).await;
     let letters = letters(&bed, &[]).await;
-    let groups = Group::of(&look(&letters).await);
+    let groups = groups_of(&look(&letters).await);
     let told: Vec<_> = groups.iter().map(|group| (group.code.as_str(), group.messages, group.failures)).collect();
     assert_eq!(told, [("hopeless", 2, 1), ("unexplained", 2, 2)], "the third is a copy, without its reason");
     let (redriven, fates) = redrive(&letters, &all()).await;
@@ -559,4 +571,299 @@ async fn a_copy_of_another_queues_worker_stays_also_where_that_queue_is_not_conf
     let of_post = bed.ops(&known_by_another_name).unwrap().dead_letters("post").await.unwrap();
     let (redriven, _) = redrive(&of_post, &all()).await;
     assert_eq!(redriven.done.values().sum::<u64>(), 2, "SQS tells of one, and the queue's name in SQS of the other");
+}
+
+async fn dead_ones(bed: &TestBed, book: &Book, number: usize) {
+    (0..number).for_each(|n| drop(bed.send("jobs", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
+    work(bed, book, &[]).await;
+    sleep(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_does_not_move_letters_of_other_queues_that_share_the_dead_letter_queue() {
+    let (bed, book) = bed();
+    dead_ones(&bed, &book, 1).await;
+    let shares = MemoryQueueSettings { redrive: Some(("jobs-dlq".to_owned(), 5)), ..MemoryQueueSettings::default() };
+    let both = [("LEASEHOLD_QUEUES", "jobs,mails")];
+    let names_it = [("LEASEHOLD_QUEUES", "jobs,mails"), ("LEASEHOLD_MAILS_DEAD_LETTER", "jobs-dlq")];
+    assert_eq!(letters(&bed, &both).await.why_one_by_one(None).await, None);
+    let why = letters(&bed, &names_it).await.why_one_by_one(None).await.unwrap();
+    assert!(why.contains("the dead letters of mails"), "{why}");
+    bed.broker.create("mails", shares);
+    for vars in [&both[..], &[]] {
+        let why = letters(&bed, vars).await.why_one_by_one(None).await.unwrap();
+        assert!(why.contains("the dead letters of mails"), "{why}");
+    }
+    bed.broker.delete_queue("mails");
+    let letters = letters(&bed, &[]).await;
+    bed.queue_faults("jobs-dlq").always("sources", Fault::Fail(Failure::Denied));
+    let why = letters.why_one_by_one(None).await.unwrap();
+    assert!(why.contains("cannot be looked up: access denied"), "{why}");
+    bed.queue_faults("jobs-dlq").clear();
+    let why = letters.why_one_by_one(Rate::per_second(0.5)).await.unwrap();
+    assert!(why.contains("one in a second at the least"), "{why}");
+    assert_eq!(letters.why_one_by_one(Rate::per_second(1.0)).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_runs_is_joined_and_stopped_as_often_as_it_takes_and_one_to_another_queue_is_left() {
+    let (bed, book) = bed();
+    dead_ones(&bed, &book, 30).await;
+    let letters = letters(&bed, &[]).await;
+    let arns = ["jobs-dlq", "jobs"].map(|name| format!("arn:aws:sqs:us-east-1:000000000000:{name}"));
+    let [from, to] = arns.clone();
+    let task = Move { from: from.clone(), to, per_second: Some(10) };
+    bed.broker.start_move(&task).await.unwrap();
+    bed.queue_faults("jobs-dlq").next("cancel_move", Fault::Fail(Failure::Unavailable));
+    bed.queue_faults("jobs-dlq").decide_with(|call| {
+        (call.operation == "latest_move" && call.number == 2).then_some(Fault::Fail(Failure::NoAnswer))
+    });
+    let stop = CancellationToken::new();
+    let tell = |task: &MoveTask| {
+        if task.moved >= 10 {
+            stop.cancel();
+        }
+    };
+    let moving = letters.redrive_all(None, &stop, tell).await.unwrap();
+    let Moving::Task(task) = moving else { panic!("{moving:?}") };
+    assert_eq!((task.status, task.moved, task.of), (MoveStatus::Cancelled, 30 - 10, Some(30)));
+    assert_eq!((bed.queue("jobs").len(), bed.queue("jobs-dlq").len()), (20, 10));
+
+    bed.add("elsewhere", 5);
+    let elsewhere = format!("{from}-elsewhere").replace("jobs-dlq-", "");
+    bed.broker.start_move(&Move { from, to: elsewhere, per_second: Some(1) }).await.unwrap();
+    let refused = letters.redrive_all(None, &CancellationToken::new(), |_| {}).await.unwrap_err();
+    assert!(format!("{refused:?}").contains("is moving its messages to"), "{refused:?}");
+    assert_eq!(bed.queue("jobs-dlq").len(), 10, "and nothing is moved by it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_forced_once_however_often_that_is_done_again() {
+    for broken_off in ["delete", "send", "amend"] {
+        let (bed, book) = bed();
+        bed.send("jobs", HOPELESS);
+        work(&bed, &book, &[]).await;
+        sleep(Duration::from_secs(10)).await;
+        bed.send("jobs", r#"{"id":"a"}"#);
+        work(&bed, &book, &[]).await;
+        let letters = letters(&bed, &[]).await;
+        let force = Redrive { force_rerun_by: Some("ann@laptop".into()), ..all() };
+        let faults = match broken_off {
+            "amend" => bed.guard_faults.clone(),
+            "send" => bed.queue_faults("jobs"),
+            _ => bed.queue_faults("jobs-dlq"),
+        };
+        match broken_off {
+            // Twice: the first is asked again at once.
+            "amend" => (0..2).for_each(|_| faults.next("amend", Fault::LoseReply)),
+            operation => faults.always(operation, Fault::Fail(Failure::NoAnswer)),
+        }
+        let (redriven, _) = redrive(&letters, &force).await;
+        assert_eq!(redriven.done, counts(&[]), "{broken_off}");
+        faults.clear();
+        work(&bed, &book, &[]).await;
+        for _ in 0..2 {
+            redrive(&letters, &force).await;
+            work(&bed, &book, &[]).await;
+        }
+        assert_eq!(book.completed()["a"], 3, "{broken_off}: the failure, the mended one, and one that was forced");
+        assert!(bed.queue("jobs-dlq").is_empty() && bed.queue("jobs").is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_letters_of_forced_work_one_goes_back_and_a_record_that_changed_ends_no_pass() {
+    let (bed, book) = bed();
+    bed.send("jobs", HOPELESS);
+    work(&bed, &book, &[]).await;
+    sleep(Duration::from_secs(10)).await;
+    bed.send("jobs", HOPELESS);
+    work(&bed, &book, &[]).await;
+    let dead = bed.queue("jobs-dlq");
+    // The same work in a letter that tells of no failure, and others.
+    dead.put(body(HOPELESS));
+    ["b", "c"].iter().for_each(|id| drop(bed.send("jobs", format!(r#"{{"id":"{id}","first":["fail_for_good"]}}"#))));
+    work(&bed, &book, &[]).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((status(&bed, "a"), dead.len()), (Status::Done, 4));
+    let letters = letters(&bed, &[]).await;
+    let force = Redrive { force_rerun_by: Some("ann@laptop".into()), ..all() };
+    let (redriven, _) = redrive(&letters, &force).await;
+    assert_eq!(redriven.done, counts(&[("is forced to run again", 1), ("runs again", 2)]));
+    assert_eq!(redriven.stay, counts(&[("another of its work is forced", 1)]));
+    work(&bed, &book, &[]).await;
+    let (redriven, _) = redrive(&letters, &force).await;
+    assert_eq!(redriven.done, counts(&[("was done", 1)]), "forced since it is here");
+    assert_eq!(book.completed()["a"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_a_dry_run_that_cannot_see_behind_the_heads_of_groups_says_so() {
+    let bed = TestBed::new(&["jobs.fifo"]);
+    let book = Book::new();
+    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_JOBS_NAME", "jobs.fifo"), ("LEASEHOLD_KEY", "/id")];
+    (0..25).for_each(|n| drop(bed.send("jobs.fifo", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
+    bed.worker(&vars).queue("jobs", book.clone()).run(bed.until_idle()).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    let letters = bed.ops(&vars).unwrap().dead_letters("jobs").await.unwrap();
+    let (dry, _) = redrive(&letters, &Redrive { dry_run: true, ..all() }).await;
+    assert_eq!((dry.done, dry.ending, dry.unseen), (counts(&[("runs again", 10)]), Ending::Behind, 15));
+    let choice = Choice { pks: vec!["jobs#20".into()], ..Choice::default() };
+    let (redriven, _) = redrive(&letters, &Redrive { choice, ..all() }).await;
+    assert_eq!((redriven.ending, redriven.is_clean()), (Ending::Behind, false), "its head is not meant, and blocks it");
+    let (redriven, _) = redrive(&letters, &all()).await;
+    assert_eq!((redriven.done, redriven.ending, redriven.unseen), (counts(&[("runs again", 25)]), Ending::All, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_is_not_claimed_while_a_tool_that_was_killed_hides_letters() {
+    let (bed, book) = bed();
+    dead_ones(&bed, &book, 5).await;
+    let letters = letters(&bed, &[]).await;
+    let slowly = Redrive { rate: Rate::per_second(1.0), ..all() };
+    let killed = tokio::time::timeout(Duration::from_millis(1500), redrive(&letters, &slowly)).await;
+    assert!(killed.is_err());
+    let (redriven, _) = redrive(&letters, &all()).await;
+    assert_eq!((redriven.ending, redriven.unseen, redriven.is_clean()), (Ending::Hidden, 3, false));
+    sleep(Duration::from_secs(120)).await;
+    let (redriven, _) = redrive(&letters, &all()).await;
+    assert_eq!((redriven.done, redriven.ending), (counts(&[("runs again", 3)]), Ending::All));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_takes_longer_than_letters_are_hidden_still_reaches_the_last() {
+    let (bed, _) = bed();
+    let dead = bed.queue("jobs-dlq");
+    (0..3000).for_each(|n| drop(dead.put(body(&format!(r#"{{"id":"{n}"}}"#)))));
+    sleep(Duration::from_secs(5)).await;
+    let letters = letters(&bed, &[]).await;
+    let slow = Fault::Delay(Duration::from_secs(1));
+    bed.queue_faults("jobs-dlq").decide_with(move |call| (call.operation == "receive").then_some(slow));
+    let begun = Instant::now();
+    let choice = Choice { pks: vec!["jobs#2999".into()], ..Choice::default() };
+    let (redriven, _) = redrive(&letters, &Redrive { choice, ..all() }).await;
+    assert!(begun.elapsed() > Duration::from_secs(290));
+    assert_eq!((redriven.done, redriven.others), (counts(&[("runs again", 1)]), 2999));
+    assert_eq!((redriven.ending, dead.visible()), (Ending::All, 2999), "and all are given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_ends_although_new_letters_keep_arriving() {
+    let (bed, book) = bed();
+    dead_ones(&bed, &book, 3).await;
+    let letters = letters(&bed, &[]).await;
+    let dead = bed.queue("jobs-dlq");
+    let feed = async {
+        for n in 0..7200 {
+            sleep(Duration::from_millis(500)).await;
+            dead.put(body(&format!(r#"{{"id":"x{n}"}}"#)));
+        }
+    };
+    let (every, begun) = (all(), Instant::now());
+    let (redriven, _) = tokio::select! {
+        redriven = redrive(&letters, &every) => redriven,
+        () = feed => panic!("it does not end"),
+    };
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert_eq!(
+        (redriven.done.clone(), redriven.ending, redriven.is_clean()),
+        (counts(&[("runs again", 3)]), Ending::Dying, true)
+    );
+    assert_eq!(dead.in_flight(), 0, "what is new is given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_dies_again_does_not_go_round_where_the_tools_clock_is_ahead() {
+    let (bed, book) = bed();
+    bed.send("jobs", r#"{"id":"a","first":["fail_for_good","fail_for_good","fail_for_good","fail_for_good"]}"#);
+    work(&bed, &book, &[]).await;
+    sleep(Duration::from_secs(5)).await;
+    let ahead = bed.broker.clock().skewed(1, 1_500);
+    let vars = VARS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let config = leasehold::Config::from_vars(vars).map_err(|_| "settings").unwrap().0;
+    let (broker, guard) = (std::sync::Arc::new(bed.broker.clone()), std::sync::Arc::new(bed.guard.clone()));
+    let letters = leasehold::ops::Ops::with_adapters(config, broker, guard, ahead).dead_letters("jobs").await.unwrap();
+    let shutdown = Shutdown::new();
+    let (redriven, report) = tokio::join!(
+        async {
+            let redriven = redrive(&letters, &all()).await.0;
+            shutdown.drain();
+            redriven
+        },
+        worker(&bed, &book, &[]).run(shutdown.clone())
+    );
+    report.unwrap();
+    assert_eq!((redriven.done, book.runs("a").len()), (counts(&[("runs again", 1)]), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_that_pass_end_no_pass_and_one_that_does_not_tells_what_was_done() {
+    let (bed, book) = bed();
+    dead_ones(&bed, &book, 40).await;
+    let letters = letters(&bed, &[]).await;
+    (0..4).for_each(|_| bed.queue_faults("jobs-dlq").next("receive", Fault::Fail(Failure::Throttled)));
+    let choice = Choice { limit: Some(10), ..Choice::default() };
+    let (redriven, _) = redrive(&letters, &Redrive { choice, ..all() }).await;
+    assert_eq!((redriven.done, redriven.ending), (counts(&[("runs again", 10)]), Ending::Enough));
+    let number = bed.queue_faults("jobs").calls()["send"];
+    let denied = Fault::Fail(Failure::Denied);
+    bed.queue_faults("jobs")
+        .decide_with(move |call| (call.operation == "send" && call.number == number + 14).then_some(denied));
+    let mut told = 0;
+    let broken_off = letters.redrive(&all(), &CancellationToken::new(), |_| told += 1).await.unwrap_err();
+    assert!(matches!(broken_off.error, OpsError::Queue { error: QueueError::Denied(_), .. }), "{broken_off:?}");
+    let redriven = broken_off.redriven;
+    assert_eq!((redriven.done, redriven.stay), (counts(&[("runs again", 19)]), counts(&[("failed", 1)])));
+    assert_eq!((told, redriven.ending), (20, Ending::BrokenOff));
+    assert_eq!(
+        (bed.queue("jobs").len(), bed.queue("jobs-dlq").visible()),
+        (29, 11),
+        "also the failed one is given back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn l6_what_is_no_longer_ours_is_neither_put_back_nor_given_back() {
+    let (bed, book) = bed();
+    dead_ones(&bed, &book, 5).await;
+    let letters = letters(&bed, &[]).await;
+    // Its beats do not get through: what waits for its turn comes back, and somebody else has it then.
+    bed.queue_faults("jobs-dlq").always("change_visibility", Fault::Fail(Failure::Unavailable));
+    let slowly = Redrive { rate: Rate::per_second(0.02), ..all() };
+    let stop = CancellationToken::new();
+    let mut outcomes = Vec::new();
+    let told = |put: &Put<'_>| outcomes.push(matches!(put.outcome, Outcome::Done));
+    let pass = letters.redrive(&slowly, &stop, told);
+    let ((), redriven) = tokio::join!(
+        async {
+            sleep(Duration::from_secs(230)).await;
+            stop.cancel();
+        },
+        pass
+    );
+    let redriven = redriven.unwrap();
+    assert_eq!((redriven.done, redriven.stay), (counts(&[("runs again", 3)]), counts(&[("failed", 2)])));
+    let calls = bed.queue_faults("jobs-dlq").calls()["change_visibility"];
+    let (begun, before) = (Instant::now(), calls);
+    assert_eq!(outcomes, [true, true, true, false, false]);
+    bed.queue_faults("jobs-dlq").clear();
+    // Giving back ends in time where nothing is answered.
+    bed.queue_faults("jobs-dlq").always("change_visibility", Fault::Delay(Duration::from_secs(3600)));
+    letters.look(&Choice::default(), 10, &CancellationToken::new(), |_| {}).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(bed.queue_faults("jobs-dlq").calls()["change_visibility"] - before, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_for_some_ends_when_they_are_found() {
+    let (bed, _) = bed();
+    let dead = bed.queue("jobs-dlq");
+    (0..500).for_each(|n| drop(dead.put(body(&format!(r#"{{"id":"{n}"}}"#)))));
+    let letters = letters(&bed, &[]).await;
+    let choice = Choice { pks: vec!["jobs#25".into(), "jobs#26".into()], limit: Some(1), ..Choice::default() };
+    let (mut seen, stop) = (Vec::new(), CancellationToken::new());
+    let looked = letters.look(&choice, 10_000, &stop, |letter| seen.push(letter.message.body)).await.unwrap();
+    assert_eq!((looked.at, looked.ending, seen.len()), (30, Ending::Enough, 1));
+    let looked = letters.look(&choice, 20, &stop, |_| panic!("is not among them")).await.unwrap();
+    assert_eq!((looked.at, looked.ending, dead.visible()), (20, Ending::Enough, 500));
 }

@@ -3,6 +3,8 @@
 //! Deciding is pure, and errs towards the worker, which decides again under a claim: a message is taken for done only if its
 //! record says so of this very payload.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::{
@@ -20,6 +22,10 @@ const MOVED: &str = "moved_by_sqs";
 
 /// The reason code of what came without a reason, and was not moved by SQS: somebody else sent it.
 const UNEXPLAINED: &str = "unexplained";
+
+/// The step that remembers in a record that, and when, its work was forced to run again: of what a record says, steps alone
+/// outlive every claim.
+pub(super) const FORCED: &str = "dlq redrive --force-rerun";
 
 /// A message of a dead-letter queue, and what is known of its work.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +74,11 @@ pub enum Fate {
     IsForced,
     /// It is another copy of a failure that was put back: it is deleted here.
     IsCopy,
+    /// It is deleted here, and goes nowhere.
+    #[serde(rename = "deleted")]
+    IsDeleted,
+    /// It stays: another letter of its work is forced to run once more.
+    AnotherIsForced,
     /// It stays: its key was SQS's own id of it, which SQS has replaced. Put back it would begin as other work.
     KeyIsLost,
     /// It stays: it came from another queue.
@@ -84,9 +95,23 @@ impl Fate {
             Self::IsDone => "was done",
             Self::IsForced => "is forced to run again",
             Self::IsCopy => "was a copy",
+            Self::IsDeleted => "deleted",
+            Self::AnotherIsForced => "another of its work is forced",
             Self::KeyIsLost => "its key is lost",
             Self::IsOfOthers => "came from another queue",
         }
+    }
+
+    /// Whether it goes to its queue.
+    #[must_use]
+    pub fn is_put_back(self) -> bool {
+        matches!(self, Self::RunsAgain | Self::GoesBack | Self::IsForced)
+    }
+
+    /// Whether it stays where it is.
+    #[must_use]
+    pub fn stays(self) -> bool {
+        matches!(self, Self::AnotherIsForced | Self::KeyIsLost | Self::IsOfOthers)
     }
 }
 
@@ -175,9 +200,15 @@ impl Letter {
         steps.filter(|(_, step)| step.state == StepState::Done).map(|(name, _)| name.as_str()).collect()
     }
 
-    /// When it came here or died, whichever is later.
-    pub(super) fn latest(&self) -> Option<Millis> {
-        self.at().max(self.message.sent_at)
+    /// When it came here, by SQS's clock; of what SQS moved from a standard queue, when it was sent there.
+    pub(super) fn came_at(&self) -> Option<Millis> {
+        self.message.sent_at.or(self.at())
+    }
+
+    /// Whether its work was forced to run again since it is here: then it has been, by this letter or by another.
+    fn is_forced_already(&self, record: &Record, skew: Duration) -> bool {
+        let forced = record.steps.get(FORCED).map(|step| step.at + skew);
+        forced.is_some_and(|at| self.came_at().is_none_or(|came| came <= at))
     }
 
     /// The record of this very failure. Without a note, only one that SQS did not move can be a copy of ours, and only one
@@ -203,7 +234,7 @@ impl Letter {
         match record.status {
             Status::Done if record.is_expired(now) => Fate::RunsAgain,
             Status::Done if !self.is_work_of(record) => Fate::GoesBack,
-            Status::Done if force => Fate::IsForced,
+            Status::Done if force && !self.is_forced_already(record, from.clock_skew) => Fate::IsForced,
             Status::Done => Fate::IsDone,
             Status::Dead | Status::Released => Fate::RunsAgain,
             Status::Running if record.lease_until < now => Fate::RunsAgain,
