@@ -102,7 +102,8 @@ pub(super) async fn peek(args: &PeekArgs, stop: &Stop) -> anyhow::Result<ExitCod
             printed = text.and_then(|text| print(&text));
         }
     };
-    let looked = letters.look(&choice, LOOK_THROUGH, stop.told(), show).await;
+    let at_most = LOOK_THROUGH.max(choice.limit.unwrap_or_default());
+    let looked = letters.look(&choice, at_most, stop.told(), show).await;
     let looked = looked.map_err(|error| explained(letters.queue(), error))?;
     printed?;
     if shown == 0 && !args.json {
@@ -114,9 +115,9 @@ pub(super) async fn peek(args: &PeekArgs, stop: &Stop) -> anyhow::Result<ExitCod
         let at = told::messages(looked.at as u64);
         stop.say(&format!("Looked at {at}, which counts as one more receive of each"));
     }
-    let is_cut_short = looked.at >= LOOK_THROUGH && (shown as u64) < u64::from(args.limit);
+    let is_cut_short = looked.at >= at_most && (shown as u64) < u64::from(args.limit);
     if is_cut_short {
-        stop.say(&format!("The end was not reached: no more than {LOOK_THROUGH} are looked through"));
+        stop.say(&format!("The end was not reached: no more than {at_most} are looked through"));
     } else if let Some(why) = told::why_not_all(looked.ending, looked.unseen) {
         stop.say(&why);
     }
