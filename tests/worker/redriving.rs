@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Book, worker};
 
+mod endings;
+mod sharing;
+
 const VARS: [(&str, &str); 2] = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id")];
 
 fn bed() -> (TestBed, Book) {
@@ -385,31 +388,6 @@ async fn t5_letters_of_a_group_go_back_in_order_and_none_ahead_of_one_that_stays
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_letter_that_sqs_moved_from_another_queue_stays() {
-    let (bed, _) = bed();
-    bed.broker.create(
-        "others",
-        MemoryQueueSettings { redrive: Some(("jobs-dlq".to_owned(), 1)), ..MemoryQueueSettings::default() },
-    );
-    use leasehold::queue::{Queue, Receive};
-    let others = bed.queue("others");
-    others.put(body(r#"{"id":"theirs"}"#)).unwrap();
-    let ask = Receive { max: 1, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
-    others.receive(&ask).await.unwrap();
-    sleep(Duration::from_secs(2)).await;
-    others.receive(&ask).await.unwrap();
-    moved_by_sqs(&bed, body(r#"{"id":"ours"}"#)).await;
-    let letters = letters(&bed, &[]).await;
-    let (redriven, fates) = redrive(&letters, &all()).await;
-    assert_eq!(redriven.stay, counts(&[("came from another queue", 1)]));
-    assert_eq!(fates[r#"{"id":"ours"}"#], Fate::RunsAgain);
-    assert_eq!(bed.queue("jobs-dlq").visible(), 1);
-    let mut purged = Vec::new();
-    letters.purge(&all(), &CancellationToken::new(), |put| purged.push(put.fate)).await.unwrap();
-    assert_eq!((purged, bed.queue("jobs-dlq").visible()), (vec![Fate::IsOfOthers], 1), "nor is it purged");
-}
-
-#[tokio::test(start_paused = true)]
 async fn g11_what_sqs_moved_from_a_worker_that_died_begins_anew() {
     let (bed, book) = bed();
     let now = bed.broker.clock().wall();
@@ -446,25 +424,6 @@ async fn purged_letters_are_gone_and_their_records_still_refuse_late_duplicates(
     assert_eq!((redriven.done, bed.dead("jobs").len()), (counts(&[("deleted", 1)]), 1));
     letters.purge(&only("hopeless"), &CancellationToken::new(), |_| {}).await.unwrap();
     assert_eq!((bed.dead("jobs").len(), status(&bed, "a"), book.runs("a").len()), (0, Status::Dead, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn sqs_itself_puts_all_back_and_the_guard_makes_each_once() {
-    let (bed, book) = bed();
-    (0..30).for_each(|n| drop(bed.send("jobs", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
-    work(&bed, &book, &[]).await;
-    let letters = letters(&bed, &[]).await;
-    let rate = Rate::per_second(10.0);
-    assert_eq!(letters.why_one_by_one(rate).await, None);
-    let mut told = Vec::new();
-    let moving = letters.redrive_all(rate, &CancellationToken::new(), |task| told.push(task.moved)).await.unwrap();
-    let Moving::Task(task) = moving else { panic!("{moving:?}") };
-    assert_eq!((task.status, task.moved, told), (MoveStatus::Completed, 30, vec![0, 10, 20, 30]));
-    work(&bed, &book, &[]).await;
-    assert!((0..30).all(|n| status(&bed, &n.to_string()) == Status::Done));
-    letters.redrive_all(None, &CancellationToken::new(), |_| {}).await.unwrap();
-    let again = letters.redrive_all(None, &CancellationToken::new(), |_| {}).await.unwrap();
-    assert!(matches!(again, Moving::Task(task) if task.moved == 0), "another task, not the one before");
 }
 
 #[tokio::test(start_paused = true)]
@@ -546,95 +505,10 @@ async fn t3_letters_of_other_payloads_under_one_key_are_not_taken_for_copies() {
     assert!(bare.iter().all(|text| back.contains(&(*text).to_owned())), "{back:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_copy_of_another_queues_worker_stays_also_where_that_queue_is_not_configured() {
-    let (bed, book) = bed();
-    let settings = MemoryQueueSettings { redrive: Some(("jobs-dlq".to_owned(), 5)), ..MemoryQueueSettings::default() };
-    bed.add("mails", 5);
-    bed.broker.create("mails", settings);
-    bed.send("mails", r#"{"id":"m","first":["fail_for_good","fail_for_good"]}"#);
-    let theirs = [("LEASEHOLD_QUEUES", "mails")];
-    bed.worker(&[&VARS[1..], &theirs].concat()).queue("mails", book.clone()).run(bed.until_idle()).await.unwrap();
-    // What was put back and is moved by SQS has their note, and tells by SQS's word.
-    let of_mails = bed.ops(&[&VARS[1..], &theirs].concat()).unwrap().dead_letters("mails").await.unwrap();
-    sleep(Duration::from_secs(5)).await;
-    redrive(&of_mails, &all()).await;
-    receives_are_used_up(&bed, "mails").await;
-    bed.send("mails", r#"{"id":"n","first":["fail_for_good"]}"#);
-    bed.worker(&[&VARS[1..], &theirs].concat()).queue("mails", book.clone()).run(bed.until_idle()).await.unwrap();
-    sleep(Duration::from_secs(5)).await;
-    let letters = letters(&bed, &[]).await;
-    let (redriven, _) = redrive(&letters, &all()).await;
-    assert_eq!((redriven.done, redriven.stay), (counts(&[]), counts(&[("came from another queue", 2)])));
-    let known_by_another_name =
-        [("LEASEHOLD_QUEUES", "post"), ("LEASEHOLD_POST_NAME", "mails"), ("LEASEHOLD_KEY", "/id")];
-    let of_post = bed.ops(&known_by_another_name).unwrap().dead_letters("post").await.unwrap();
-    let (redriven, _) = redrive(&of_post, &all()).await;
-    assert_eq!(redriven.done.values().sum::<u64>(), 2, "SQS tells of one, and the queue's name in SQS of the other");
-}
-
 async fn dead_ones(bed: &TestBed, book: &Book, number: usize) {
     (0..number).for_each(|n| drop(bed.send("jobs", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
     work(bed, book, &[]).await;
     sleep(Duration::from_secs(5)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_task_does_not_move_letters_of_other_queues_that_share_the_dead_letter_queue() {
-    let (bed, book) = bed();
-    dead_ones(&bed, &book, 1).await;
-    let shares = MemoryQueueSettings { redrive: Some(("jobs-dlq".to_owned(), 5)), ..MemoryQueueSettings::default() };
-    let both = [("LEASEHOLD_QUEUES", "jobs,mails")];
-    let names_it = [("LEASEHOLD_QUEUES", "jobs,mails"), ("LEASEHOLD_MAILS_DEAD_LETTER", "jobs-dlq")];
-    assert_eq!(letters(&bed, &both).await.why_one_by_one(None).await, None);
-    let why = letters(&bed, &names_it).await.why_one_by_one(None).await.unwrap();
-    assert!(why.contains("the dead letters of mails"), "{why}");
-    bed.broker.create("mails", shares);
-    for vars in [&both[..], &[]] {
-        let why = letters(&bed, vars).await.why_one_by_one(None).await.unwrap();
-        assert!(why.contains("the dead letters of mails"), "{why}");
-    }
-    bed.broker.delete_queue("mails");
-    let letters = letters(&bed, &[]).await;
-    bed.queue_faults("jobs-dlq").always("sources", Fault::Fail(Failure::Denied));
-    let why = letters.why_one_by_one(None).await.unwrap();
-    assert!(why.contains("cannot be looked up: access denied"), "{why}");
-    bed.queue_faults("jobs-dlq").clear();
-    let why = letters.why_one_by_one(Rate::per_second(0.5)).await.unwrap();
-    assert!(why.contains("one in a second at the least"), "{why}");
-    assert_eq!(letters.why_one_by_one(Rate::per_second(1.0)).await, None);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_task_that_runs_is_joined_and_stopped_as_often_as_it_takes_and_one_to_another_queue_is_left() {
-    let (bed, book) = bed();
-    dead_ones(&bed, &book, 30).await;
-    let letters = letters(&bed, &[]).await;
-    let arns = ["jobs-dlq", "jobs"].map(|name| format!("arn:aws:sqs:us-east-1:000000000000:{name}"));
-    let [from, to] = arns.clone();
-    let task = Move { from: from.clone(), to, per_second: Some(10) };
-    bed.broker.start_move(&task).await.unwrap();
-    bed.queue_faults("jobs-dlq").next("cancel_move", Fault::Fail(Failure::Unavailable));
-    bed.queue_faults("jobs-dlq").decide_with(|call| {
-        (call.operation == "latest_move" && call.number == 2).then_some(Fault::Fail(Failure::NoAnswer))
-    });
-    let stop = CancellationToken::new();
-    let tell = |task: &MoveTask| {
-        if task.moved >= 10 {
-            stop.cancel();
-        }
-    };
-    let moving = letters.redrive_all(None, &stop, tell).await.unwrap();
-    let Moving::Task(task) = moving else { panic!("{moving:?}") };
-    assert_eq!((task.status, task.moved, task.of), (MoveStatus::Cancelled, 30 - 10, Some(30)));
-    assert_eq!((bed.queue("jobs").len(), bed.queue("jobs-dlq").len()), (20, 10));
-
-    bed.add("elsewhere", 5);
-    let elsewhere = format!("{from}-elsewhere").replace("jobs-dlq-", "");
-    bed.broker.start_move(&Move { from, to: elsewhere, per_second: Some(1) }).await.unwrap();
-    let refused = letters.redrive_all(None, &CancellationToken::new(), |_| {}).await.unwrap_err();
-    assert!(format!("{refused:?}").contains("is moving its messages to"), "{refused:?}");
-    assert_eq!(bed.queue("jobs-dlq").len(), 10, "and nothing is moved by it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -695,175 +569,4 @@ async fn of_several_letters_of_forced_work_one_goes_back_and_a_record_that_chang
     let (redriven, _) = redrive(&letters, &force).await;
     assert_eq!(redriven.done, counts(&[("was done", 1)]), "forced since it is here");
     assert_eq!(book.completed()["a"], 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn t5_a_dry_run_that_cannot_see_behind_the_heads_of_groups_says_so() {
-    let bed = TestBed::new(&["jobs.fifo"]);
-    let book = Book::new();
-    let vars = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_JOBS_NAME", "jobs.fifo"), ("LEASEHOLD_KEY", "/id")];
-    (0..25).for_each(|n| drop(bed.send("jobs.fifo", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
-    bed.worker(&vars).queue("jobs", book.clone()).run(bed.until_idle()).await.unwrap();
-    sleep(Duration::from_secs(5)).await;
-    let letters = bed.ops(&vars).unwrap().dead_letters("jobs").await.unwrap();
-    let (dry, _) = redrive(&letters, &Redrive { dry_run: true, ..all() }).await;
-    assert_eq!((dry.done, dry.ending, dry.unseen), (counts(&[("runs again", 10)]), Ending::Behind, 15));
-    let choice = Choice { pks: vec!["jobs#20".into()], ..Choice::default() };
-    let (redriven, _) = redrive(&letters, &Redrive { choice, ..all() }).await;
-    assert_eq!((redriven.ending, redriven.is_clean()), (Ending::Behind, false), "its head is not meant, and blocks it");
-    let (redriven, _) = redrive(&letters, &all()).await;
-    assert_eq!((redriven.done, redriven.ending, redriven.unseen), (counts(&[("runs again", 25)]), Ending::All, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_end_is_not_claimed_while_a_tool_that_was_killed_hides_letters() {
-    let (bed, book) = bed();
-    dead_ones(&bed, &book, 5).await;
-    let letters = letters(&bed, &[]).await;
-    let slowly = Redrive { rate: Rate::per_second(1.0), ..all() };
-    let killed = tokio::time::timeout(Duration::from_millis(1500), redrive(&letters, &slowly)).await;
-    assert!(killed.is_err());
-    let (redriven, _) = redrive(&letters, &all()).await;
-    assert_eq!((redriven.ending, redriven.unseen, redriven.is_clean()), (Ending::Hidden, 3, false));
-    sleep(Duration::from_secs(120)).await;
-    let (redriven, _) = redrive(&letters, &all()).await;
-    assert_eq!((redriven.done, redriven.ending), (counts(&[("runs again", 3)]), Ending::All));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pass_that_takes_longer_than_letters_are_hidden_still_reaches_the_last() {
-    let (bed, _) = bed();
-    let dead = bed.queue("jobs-dlq");
-    (0..3000).for_each(|n| drop(dead.put(body(&format!(r#"{{"id":"{n}"}}"#)))));
-    sleep(Duration::from_secs(5)).await;
-    let letters = letters(&bed, &[]).await;
-    let slow = Fault::Delay(Duration::from_secs(1));
-    bed.queue_faults("jobs-dlq").decide_with(move |call| (call.operation == "receive").then_some(slow));
-    let begun = Instant::now();
-    let choice = Choice { pks: vec!["jobs#2999".into()], ..Choice::default() };
-    let (redriven, _) = redrive(&letters, &Redrive { choice, ..all() }).await;
-    assert!(begun.elapsed() > Duration::from_secs(290));
-    assert_eq!((redriven.done, redriven.others), (counts(&[("runs again", 1)]), 2999));
-    assert_eq!((redriven.ending, dead.visible()), (Ending::All, 2999), "and all are given back");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pass_ends_although_new_letters_keep_arriving() {
-    let (bed, book) = bed();
-    dead_ones(&bed, &book, 3).await;
-    let letters = letters(&bed, &[]).await;
-    let dead = bed.queue("jobs-dlq");
-    let feed = async {
-        for n in 0..7200 {
-            sleep(Duration::from_millis(500)).await;
-            dead.put(body(&format!(r#"{{"id":"x{n}"}}"#)));
-        }
-    };
-    let (every, begun) = (all(), Instant::now());
-    let (redriven, _) = tokio::select! {
-        redriven = redrive(&letters, &every) => redriven,
-        () = feed => panic!("it does not end"),
-    };
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
-    assert_eq!(
-        (redriven.done.clone(), redriven.ending, redriven.is_clean()),
-        (counts(&[("runs again", 3)]), Ending::Dying, true)
-    );
-    assert_eq!(dead.in_flight(), 0, "what is new is given back");
-}
-
-#[tokio::test(start_paused = true)]
-async fn work_that_dies_again_does_not_go_round_where_the_tools_clock_is_ahead() {
-    let (bed, book) = bed();
-    bed.send("jobs", r#"{"id":"a","first":["fail_for_good","fail_for_good","fail_for_good","fail_for_good"]}"#);
-    work(&bed, &book, &[]).await;
-    sleep(Duration::from_secs(5)).await;
-    let ahead = bed.broker.clock().skewed(1, 1_500);
-    let vars = VARS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let config = leasehold::Config::from_vars(vars).map_err(|_| "settings").unwrap().0;
-    let (broker, guard) = (std::sync::Arc::new(bed.broker.clone()), std::sync::Arc::new(bed.guard.clone()));
-    let letters = leasehold::ops::Ops::with_adapters(config, broker, guard, ahead).dead_letters("jobs").await.unwrap();
-    let shutdown = Shutdown::new();
-    let (redriven, report) = tokio::join!(
-        async {
-            let redriven = redrive(&letters, &all()).await.0;
-            shutdown.drain();
-            redriven
-        },
-        worker(&bed, &book, &[]).run(shutdown.clone())
-    );
-    report.unwrap();
-    assert_eq!((redriven.done, book.runs("a").len()), (counts(&[("runs again", 1)]), 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn errors_that_pass_end_no_pass_and_one_that_does_not_tells_what_was_done() {
-    let (bed, book) = bed();
-    dead_ones(&bed, &book, 40).await;
-    let letters = letters(&bed, &[]).await;
-    (0..4).for_each(|_| bed.queue_faults("jobs-dlq").next("receive", Fault::Fail(Failure::Throttled)));
-    let choice = Choice { limit: Some(10), ..Choice::default() };
-    let (redriven, _) = redrive(&letters, &Redrive { choice, ..all() }).await;
-    assert_eq!((redriven.done, redriven.ending), (counts(&[("runs again", 10)]), Ending::Enough));
-    let number = bed.queue_faults("jobs").calls()["send"];
-    let denied = Fault::Fail(Failure::Denied);
-    bed.queue_faults("jobs")
-        .decide_with(move |call| (call.operation == "send" && call.number == number + 14).then_some(denied));
-    let mut told = 0;
-    let broken_off = letters.redrive(&all(), &CancellationToken::new(), |_| told += 1).await.unwrap_err();
-    assert!(matches!(broken_off.error, OpsError::Queue { error: QueueError::Denied(_), .. }), "{broken_off:?}");
-    let redriven = broken_off.redriven;
-    assert_eq!((redriven.done, redriven.stay), (counts(&[("runs again", 19)]), counts(&[("failed", 1)])));
-    assert_eq!((told, redriven.ending), (20, Ending::BrokenOff));
-    assert_eq!(
-        (bed.queue("jobs").len(), bed.queue("jobs-dlq").visible()),
-        (29, 11),
-        "also the failed one is given back"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn l6_what_is_no_longer_ours_is_neither_put_back_nor_given_back() {
-    let (bed, book) = bed();
-    dead_ones(&bed, &book, 5).await;
-    let letters = letters(&bed, &[]).await;
-    // Its beats do not get through: what waits for its turn comes back, and somebody else has it then.
-    bed.queue_faults("jobs-dlq").always("change_visibility", Fault::Fail(Failure::Unavailable));
-    let slowly = Redrive { rate: Rate::per_second(0.02), ..all() };
-    let stop = CancellationToken::new();
-    let mut outcomes = Vec::new();
-    let told = |put: &Put<'_>| outcomes.push(matches!(put.outcome, Outcome::Done));
-    let pass = letters.redrive(&slowly, &stop, told);
-    let ((), redriven) = tokio::join!(
-        async {
-            sleep(Duration::from_secs(230)).await;
-            stop.cancel();
-        },
-        pass
-    );
-    let redriven = redriven.unwrap();
-    assert_eq!((redriven.done, redriven.stay), (counts(&[("runs again", 3)]), counts(&[("failed", 2)])));
-    let calls = bed.queue_faults("jobs-dlq").calls()["change_visibility"];
-    let (begun, before) = (Instant::now(), calls);
-    assert_eq!(outcomes, [true, true, true, false, false]);
-    bed.queue_faults("jobs-dlq").clear();
-    // Giving back ends in time where nothing is answered.
-    bed.queue_faults("jobs-dlq").always("change_visibility", Fault::Delay(Duration::from_secs(3600)));
-    letters.look(&Choice::default(), 10, &CancellationToken::new(), |_| {}).await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    assert_eq!(bed.queue_faults("jobs-dlq").calls()["change_visibility"] - before, 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_look_for_some_ends_when_they_are_found() {
-    let (bed, _) = bed();
-    let dead = bed.queue("jobs-dlq");
-    (0..500).for_each(|n| drop(dead.put(body(&format!(r#"{{"id":"{n}"}}"#)))));
-    let letters = letters(&bed, &[]).await;
-    let choice = Choice { pks: vec!["jobs#25".into(), "jobs#26".into()], limit: Some(1), ..Choice::default() };
-    let (mut seen, stop) = (Vec::new(), CancellationToken::new());
-    let looked = letters.look(&choice, 10_000, &stop, |letter| seen.push(letter.message.body)).await.unwrap();
-    assert_eq!((looked.at, looked.ending, seen.len()), (30, Ending::Enough, 1));
-    let looked = letters.look(&choice, 20, &stop, |_| panic!("is not among them")).await.unwrap();
-    assert_eq!((looked.at, looked.ending, dead.visible()), (20, Ending::Enough, 500));
 }
