@@ -245,8 +245,9 @@ impl<'a> Reading<'a> {
         let Ok(Depth { visible, in_flight, delayed }) = self.queue.depth().await else {
             return (self.empty >= EMPTY_POLLS || is_long).then_some(Ending::All);
         };
+        // All together: what was received a moment ago may still count as visible.
         let held = self.held() as u64;
-        let unseen = visible + (in_flight + delayed).saturating_sub(held);
+        let unseen = (visible + in_flight + delayed).saturating_sub(held);
         if unseen == 0 {
             return Some(Ending::All);
         }
