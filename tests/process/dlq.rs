@@ -131,7 +131,7 @@ async fn after_a_kill_the_same_again_says_that_some_are_hidden_yet() {
     redriving.signal(Signal::KILL);
     redriving.ends().await;
     let again = told(&run(&settings, "redrive jobs --one-by-one").await, 1);
-    assert!(again.contains("0 messages put back") && again.contains("3 are hidden"), "{again}");
+    assert!(again.contains("0 messages put back") && again.contains("3 more are there, hidden"), "{again}");
     let listed = told(&run(&settings, "ls jobs").await, 0);
     assert_eq!(listed, "jobs-dlq (of jobs): 3 messages; 3 hidden, as somebody else looks at them or a moment ago did");
 }

@@ -338,6 +338,11 @@ async fn g10_what_sqs_moved_keeps_its_message_id_as_its_key_when_it_is_put_back(
     let pk = seen.pk.clone().unwrap();
     assert!(letters.why_one_by_one(None).await.is_some());
     redrive(&letters, &all()).await;
+    receives_are_used_up(&bed, "jobs").await;
+    sleep(Duration::from_secs(1)).await;
+    let again = look(&letters).await.remove(0);
+    assert_eq!((again.code(), &again.pk), ("moved_by_sqs", &Some(pk.clone())), "its note keeps the key");
+    redrive(&letters, &all()).await;
     work(&bed, &book, &vars).await;
     assert_eq!(bed.guard.record(&pk).unwrap().status, Status::Done, "under the key that it always had");
 }

@@ -289,7 +289,7 @@ fn derive(from: &DeadLetters, message: &Message) -> Result<Pk, NoPk> {
     // SQS keeps the id of what it moves, and a copy of ours tells it; a deduplication id is replaced in both.
     let lost = || NoPk::Lost(format!("its key was its {source}, which is another in the dead-letter queue"));
     let derived = match (source, &message.dead_letter, &message.moved_from) {
-        (KeySource::MessageId, Some(note), _) => Ok(Key::from(&note.message_id)),
+        (KeySource::MessageId, Some(note), None) => Ok(Key::from(&note.message_id)),
         (KeySource::MessageId, None, None) => return Err(lost()),
         (KeySource::DeduplicationId | KeySource::GroupAndDeduplicationId, ..) => return Err(lost()),
         _ => source.derive(&opened(from, message).ok_or_else(|| NoPk::Other("its body is elsewhere".to_owned()))?),

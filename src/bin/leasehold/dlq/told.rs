@@ -131,11 +131,11 @@ pub(super) fn why_not_all(ending: Ending, unseen: u64) -> Option<String> {
         Ending::Stopped => "It was stopped: the same again goes on".to_owned(),
         Ending::BrokenOff => "It was broken off: the same again goes on".to_owned(),
         Ending::Hidden => format!(
-            "{} hidden, as somebody looks at them or a moment ago did: the same again in two minutes",
-            many_are(unseen)
+            "By SQS's count {unseen} more are there, hidden as somebody looks at them or a moment ago did: the same again \
+             in two minutes"
         ),
         Ending::Behind => {
-            format!("About {} behind others in their group, and not seen before those are gone", many_are(unseen))
+            format!("By SQS's count {unseen} more are behind others in their group, and not seen before those are gone")
         }
         Ending::Dying => "Others arrive all the time, and are left for the next time".to_owned(),
         Ending::TooMany => "The rest was not looked at: as many are held as SQS lets one hold".to_owned(),
