@@ -175,7 +175,7 @@ impl DeadLetters {
         stop: &CancellationToken,
         mut tell: impl FnMut(Letter),
     ) -> Result<Looked, OpsError> {
-        let mut reading = Reading::begin(self);
+        let mut reading = self.reading();
         let mut looked = Looked::default();
         let outcome = self.look_through(choice, at_most, stop, &mut tell, &mut reading, &mut looked).await;
         looked.unseen = reading.unseen();
@@ -210,6 +210,10 @@ impl DeadLetters {
             }
         }
         Ok(Ending::Enough)
+    }
+
+    fn reading(&self) -> Reading<'_> {
+        Reading::begin(&*self.dead.queue, self.is_fifo(), &self.clock)
     }
 
     /// With what the guard knows of each, which is asked for all at once.

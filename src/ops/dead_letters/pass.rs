@@ -84,7 +84,7 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
     }
 
     pub(super) async fn run(mut self) -> Result<Redriven, BrokenOff> {
-        let mut reading = Reading::begin(self.letters);
+        let mut reading = self.letters.reading();
         let outcome = self.all(&mut reading).await;
         self.redriven.ending = *outcome.as_ref().unwrap_or(&Ending::BrokenOff);
         self.redriven.unseen = reading.unseen();

@@ -17,8 +17,6 @@ use crate::{
     queue::{BATCH, Depth, Queue, QueueError, Receive, Received},
 };
 
-use super::DeadLetters;
-
 /// How long what is looked at stays hidden if nobody gives it back: a tool that is killed hides nothing from the next for
 /// longer.
 const HIDDEN: Duration = Duration::from_secs(120);
@@ -111,11 +109,11 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn begin(letters: &'a DeadLetters) -> Self {
+    pub(super) fn begin(queue: &'a dyn Queue, is_fifo: bool, clock: &'a Clock) -> Self {
         Self {
-            queue: &*letters.dead.queue,
-            clock: &letters.clock,
-            is_fifo: letters.is_fifo(),
+            queue,
+            clock,
+            is_fifo,
             seen: BTreeMap::new(),
             empty: 0,
             known: 0,
@@ -296,3 +294,6 @@ impl Hold {
         self.until > Instant::now() + MARGIN
     }
 }
+
+#[cfg(test)]
+mod tests;
