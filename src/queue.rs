@@ -69,6 +69,12 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     async fn depth(&self) -> Result<Depth, QueueError> {
         Err(QueueError::Unsupported("this queue does not count its messages".to_owned()))
     }
+
+    /// Looks up the URLs of the queues whose redrive policies name this one. For tools.
+    /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ListDeadLetterSourceQueues.html>
+    async fn sources(&self) -> Result<Vec<String>, QueueError> {
+        Err(QueueError::Unsupported("this queue does not tell whose dead-letter queue it is".to_owned()))
+    }
 }
 
 /// Where queues come from: an AWS account, an embedded engine, or memory.

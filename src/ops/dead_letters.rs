@@ -3,7 +3,7 @@
 //! Owns the way from a queue's name to both of its ends. Looking at messages is receiving them: SQS knows no other way, so
 //! whatever is looked at is hidden meanwhile, and given back as soon as it was seen.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +17,13 @@ use crate::{
 };
 
 use super::{Ops, OpsError};
-use reading::Reading;
+use reading::{Next, Reading};
 
 pub use all_at_once::Moving;
-pub use groups::Group;
+pub use groups::{Group, Groups};
 pub use letter::{Fate, Known, Letter};
-pub use redrive::{Choice, Outcome, Put, Redrive, Redriven};
+pub use reading::Ending;
+pub use redrive::{BrokenOff, Choice, Outcome, Put, Redrive, Redriven};
 
 mod all_at_once;
 mod groups;
@@ -45,8 +46,9 @@ pub struct DeadLetters {
     /// `None` for a queue without a guard.
     guard: Option<Arc<dyn Guard>>,
     clock: Clock,
-    /// Other queues of the configuration, by the names that it has for them.
-    others: Vec<String>,
+    clock_skew: Duration,
+    /// Other queues of the configuration, by the names that it has for them, and where their dead letters go.
+    others: BTreeMap<String, DeadLetter>,
 }
 
 /// A queue that was found.
@@ -56,14 +58,16 @@ struct End {
     facts: QueueFacts,
 }
 
-/// What a look has brought.
-#[derive(Debug)]
+/// What a look has come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Seen {
-    /// What was received, each message once.
-    pub letters: Vec<Letter>,
-    /// Whether the end of the queue was reached. On a FIFO queue what is behind others in its group is never reached.
-    pub is_all: bool,
+pub struct Looked {
+    /// How many messages were looked at, those included that were not meant.
+    pub at: usize,
+    /// How it ended.
+    pub ending: Ending,
+    /// About how many others are there that were not seen, by SQS's own count.
+    pub unseen: u64,
 }
 
 impl Ops {
@@ -87,6 +91,7 @@ impl Ops {
             (DeadLetter::Drop, _) => return Err(none(queue, "drops what fails for good", "DEAD_LETTER=<a queue>")),
         };
         let dead = self.open(&address).await?;
+        let others = self.config.queues.iter().filter(|(other, _)| *other != queue);
         Ok(DeadLetters {
             name: queue.to_owned(),
             config: config.clone(),
@@ -98,7 +103,8 @@ impl Ops {
             broker: Arc::clone(&self.broker),
             guard: (config.guard == GuardMode::Claim).then(|| Arc::clone(&self.guard)),
             clock: self.clock.clone(),
-            others: self.config.queues.keys().filter(|other| *other != queue).cloned().collect(),
+            clock_skew: self.config.clock_skew,
+            others: others.map(|(other, config)| (other.clone(), config.dead_letter.clone())).collect(),
         })
     }
 
@@ -156,34 +162,58 @@ impl DeadLetters {
         self.dead.queue.depth().await.map_err(|error| self.dead.failed(error))
     }
 
-    /// Looks at up to `most` messages, and at the records of their keys. Each counts as received once more, and is hidden
-    /// from others until the look is over, or for two minutes if it is broken off. Ends early when `stop` is cancelled.
+    /// Looks at up to `at_most` messages, and at the records of their keys, and tells of those that are meant. Each counts as
+    /// received once more, and is hidden from others until the look is over, or for two minutes if it is dropped. Ends
+    /// early when `stop` is cancelled.
     ///
     /// # Errors
-    /// [`OpsError::Queue`]; what was received by then is given back.
-    pub async fn look(&self, most: usize, stop: &CancellationToken) -> Result<Seen, OpsError> {
-        let mut reading = Reading::begin(self).await?;
-        let mut letters = Vec::new();
-        let is_all = loop {
-            if letters.len() >= most || stop.is_cancelled() {
-                break false;
-            }
-            match reading.next(most - letters.len()).await {
-                Ok(Some(batch)) => {
-                    let (messages, handles): (Vec<_>, Vec<_>) =
-                        batch.into_iter().map(|received| (received.message, received.handle)).unzip();
-                    reading.hold(handles);
-                    letters.extend(self.letters(messages).await);
-                }
-                Ok(None) => break true,
-                Err(error) => {
-                    reading.give_back().await;
-                    return Err(self.dead.failed(error));
-                }
-            }
-        };
+    /// [`OpsError::Queue`]; what was received by then was told, and is given back.
+    pub async fn look(
+        &self,
+        choice: &Choice,
+        at_most: usize,
+        stop: &CancellationToken,
+        mut tell: impl FnMut(Letter),
+    ) -> Result<Looked, OpsError> {
+        let mut reading = self.reading();
+        let mut looked = Looked::default();
+        let outcome = self.look_through(choice, at_most, stop, &mut tell, &mut reading, &mut looked).await;
+        looked.unseen = reading.unseen();
         reading.give_back().await;
-        Ok(Seen { letters, is_all })
+        looked.ending = outcome.map_err(|error| self.dead.failed(error))?;
+        Ok(looked)
+    }
+
+    async fn look_through(
+        &self,
+        choice: &Choice,
+        at_most: usize,
+        stop: &CancellationToken,
+        tell: &mut impl FnMut(Letter),
+        reading: &mut Reading<'_>,
+        looked: &mut Looked,
+    ) -> Result<Ending, QueueError> {
+        let limit = choice.limit.unwrap_or(usize::MAX);
+        let mut found = 0;
+        while found < limit && looked.at < at_most {
+            let messages = match reading.next(choice.at_once(found).min(at_most - looked.at), stop).await? {
+                Next::Some(messages) => messages,
+                Next::End(ending) => return Ok(ending),
+            };
+            looked.at += messages.len();
+            let now = self.clock.wall();
+            for letter in self.letters(messages).await {
+                if found < limit && choice.takes(&letter, now) {
+                    found += 1;
+                    tell(letter);
+                }
+            }
+        }
+        Ok(Ending::Enough)
+    }
+
+    fn reading(&self) -> Reading<'_> {
+        Reading::begin(&*self.dead.queue, self.is_fifo(), &self.clock)
     }
 
     /// With what the guard knows of each, which is asked for all at once.

@@ -21,13 +21,15 @@ use crate::{
 };
 
 use super::{
-    Broker, DeduplicationScope, Depth, LARGEST_MESSAGE, Move, MoveStatus, MoveTask, Outgoing, Queue, QueueAddress,
-    QueueError, QueueFacts, Receive, Received, RedriveAllow,
+    Broker, DeduplicationScope, Depth, LARGEST_MESSAGE, Move, MoveTask, Outgoing, Queue, QueueAddress, QueueError,
+    QueueFacts, Receive, Received, RedriveAllow,
 };
+use moves::Moving;
 use store::Store;
 use stored::Standing;
 
 mod check;
+mod moves;
 mod repeats;
 mod store;
 mod stored;
@@ -119,7 +121,7 @@ struct State {
     /// By queue. Apart from the queues, so that calls to a queue that is gone are counted too.
     calls: BTreeMap<String, BTreeMap<&'static str, Calls>>,
     /// The latest move from each queue, by its ARN.
-    moves: BTreeMap<String, MoveTask>,
+    moves: BTreeMap<String, Moving>,
     /// Numbers messages over all queues, so that a queue that is made again never repeats an id.
     sequence: Arc<AtomicU64>,
 }
@@ -178,14 +180,20 @@ impl Broker for MemoryBroker {
         if self.account.lock().queues.contains_key(name) { Ok(self.queue(name)) } else { Err(QueueError::Missing) }
     }
 
-    /// Over at once: all that are visible are moved.
+    /// Over at once where no rate is asked for.
     async fn start_move(&self, task: &Move) -> Result<(), QueueError> {
         let now = self.account.clock.now();
-        self.account.lock().move_all(task, now)
+        self.account.lock().start_move(task, now)
     }
 
     async fn latest_move(&self, from: &str) -> Result<Option<MoveTask>, QueueError> {
-        Ok(self.account.lock().moves.get(from).cloned())
+        let now = self.account.clock.now();
+        Ok(self.account.lock().latest_move(from, now))
+    }
+
+    async fn cancel_move(&self, from: &str, handle: &str) -> Result<(), QueueError> {
+        let now = self.account.clock.now();
+        self.account.lock().cancel_move(from, handle, now)
     }
 }
 
@@ -251,6 +259,11 @@ impl Queue for MemoryQueue {
             let [visible, in_flight, delayed] = [Standing::Visible, Standing::InFlight, Standing::Delayed].map(count);
             Ok(Depth { visible, in_flight, delayed })
         })
+    }
+
+    async fn sources(&self) -> Result<Vec<String>, QueueError> {
+        self.call("sources", 0, |_, _| Ok(()))?;
+        Ok(self.account.lock().sources_of(&self.name).iter().map(|name| url(name)).collect())
     }
 }
 
@@ -389,28 +402,6 @@ impl State {
         let store = self.queues.get_mut(name).ok_or(QueueError::Missing)?;
         store.expire(now.instant);
         Ok(store)
-    }
-
-    /// What is moved is a new message, with what was sent and nothing of what SQS knew of it.
-    /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html>
-    fn move_all(&mut self, task: &Move, now: Moment) -> Result<(), QueueError> {
-        let names = [&task.from, &task.to].map(|arn| QueueAddress::Arn(arn.clone()).queue_name().to_owned());
-        self.store(&names[1], now)?;
-        let moved = self.store(&names[0], now)?.take_visible(now.instant);
-        let count = moved.len() as u64;
-        let to = self.store(&names[1], now)?;
-        moved.into_iter().for_each(|content| drop(to.put(content, now)));
-        let done = MoveTask {
-            handle: None,
-            status: MoveStatus::Completed,
-            to: Some(task.to.clone()),
-            moved: count,
-            of: Some(count),
-            failure: None,
-            started_at: now.wall,
-        };
-        self.moves.insert(task.from.clone(), done);
-        Ok(())
     }
 
     fn count(&mut self, name: &str, operation: &'static str, calls: u64, entries: usize) {

@@ -255,6 +255,10 @@ impl Queue for SqsQueue {
     async fn depth(&self) -> Result<Depth, QueueError> {
         Ok(moving::depth(&self.target, &self.clock).await?)
     }
+
+    async fn sources(&self) -> Result<Vec<String>, QueueError> {
+        Ok(moving::sources(&self.target, &self.clock).await?)
+    }
 }
 
 /// Tries a look-up again while its fault is one that passes.

@@ -73,9 +73,10 @@ pub enum Failure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
-    /// Of a queue: `receive`, `delete`, `change_visibility`, `send`, `facts`. Of a guard: `claim`, `take_over`, a change
-    /// by its name (`renew`, `step`, `confirm`, `release`, `fail`, `bury`, `copied`), `confirm_with`, `read`, `probe`, `control`,
-    /// `set_control`, `facts`. Of a broker: `open`. Of bodies: `get`, `delete`.
+    /// Of a queue: `receive`, `delete`, `change_visibility`, `send`, `facts`, `depth`, `sources`. Of a guard: `claim`,
+    /// `take_over`, a change by its name (`renew`, `step`, `confirm`, `release`, `fail`, `bury`, `copied`), `amend`, `confirm_with`, `read`,
+    /// `probe`, `control`, `set_control`, `facts`. Of a broker: `open`, `start_move`, `latest_move`, `cancel_move`. Of
+    /// bodies: `get`, `delete`.
     pub operation: &'static str,
     /// The record's key or the receipt handle; where a call has neither, the queue's name, or nothing.
     pub subject: String,

@@ -76,6 +76,8 @@ pub(crate) struct Differences {
     pub(crate) redrive_changes_the_id: bool,
     /// It has no tasks that move messages.
     pub(crate) moves_nothing: bool,
+    /// It tells of no queue that its dead-letter queue is another's.
+    pub(crate) tells_no_sources: bool,
     /// It loses the trace header.
     pub(crate) drops_the_trace_header: bool,
     /// The longest name of an attribute that it takes, in characters.
@@ -100,6 +102,7 @@ impl Default for Differences {
             one_message_per_group: false,
             redrive_changes_the_id: false,
             moves_nothing: false,
+            tells_no_sources: false,
             drops_the_trace_header: false,
             longest_attribute_name: 256,
             takes_attributes: &[],
@@ -158,6 +161,8 @@ macro_rules! queue_contract {
             what_sqs_moved_tells_from_where_and_what_was_sent_does_not,
             a_move_takes_all_of_a_dead_letter_queue_to_where_it_is_told,
             a_move_to_a_queue_that_is_not_there_is_refused,
+            a_move_from_what_is_nobodys_dead_letter_queue_is_refused,
+            a_dead_letter_queue_tells_whose_it_is,
         }
     };
     (@each $module:ident, $fixture:expr, $options:tt, $($behaviour:ident,)*) => {

@@ -39,6 +39,7 @@ impl QueueFixture for Embedded {
             ignores_attempt_ids: true,
             one_message_per_group: true,
             moves_nothing: true,
+            tells_no_sources: true,
             drops_the_trace_header: true,
             // All of them: it looks at none.
             takes_attributes: &[

@@ -71,6 +71,8 @@ async fn after_the_handler_is_mended_those_of_one_reason_go_back_and_take_effect
     let settings = dead(&bench, 30).await;
     let dry = told(&run(&settings, "redrive jobs --reason exit_65 --dry-run").await, 0);
     assert!(dry.contains("3 messages would be put back") && dry.contains("3  runs again"), "{dry}");
+    let lines: Vec<Vec<&str>> = dry.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(lines.contains(&vec!["runs", "again", "jobs#17", "exit_65"]), "{dry}");
     assert_eq!(bench.messages().await, 0);
 
     std::fs::write(bench.path("mended"), "").expect("is written");
@@ -96,22 +98,68 @@ async fn all_go_back_one_by_one_where_the_service_has_no_task_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_finishes_what_is_under_way_and_hides_nothing() {
+async fn ctrl_c_and_sigterm_finish_what_is_under_way_and_hide_nothing() {
     let bench = Bench::new().await;
     let settings = dead(&bench, 60).await;
     let line = ["redrive", "jobs", "--one-by-one", "--rate", "2", "--json"];
-    let mut redriving = line.iter().fold(settings.clone().command("dlq"), |settings, arg| settings.arg(arg)).start();
-    redriving.says("runs_again").await;
-    redriving.signal(Signal::INT);
-    let ended = redriving.ends().await;
-    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    let last: Value = serde_json::from_str(ended.log.last().expect("a line")).expect("JSON");
-    let put = last["done"]["runs again"].as_u64().expect("a number");
-    assert_eq!((&last["is_stopped"], bench.messages().await as u64), (&json!(true), put));
-    assert_eq!(bench.engine.depth("jobs-dlq").await.expect("a depth").visible, 12 - put);
+    let mut put = 0;
+    for signal in [Signal::INT, Signal::TERM] {
+        let command = line.iter().fold(settings.clone().command("dlq"), |settings, arg| settings.arg(arg));
+        let mut redriving = command.start();
+        redriving.says("runs_again").await;
+        redriving.signal(signal);
+        let ended = redriving.ends().await;
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("what is under way is finished"), "{}", ended.stderr);
+        let last: Value = serde_json::from_str(ended.log.last().expect("a line")).expect("JSON");
+        put += last["done"]["runs again"].as_u64().expect("a number");
+        assert_eq!((&last["ending"], bench.messages().await as u64), (&json!("stopped"), put));
+        assert_eq!(bench.engine.depth("jobs-dlq").await.expect("a depth").visible, 12 - put);
+    }
     assert!(
         told(&run(&settings, "redrive jobs --one-by-one").await, 0).contains(&format!("{} messages put", 12 - put))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_kill_the_same_again_says_that_some_are_hidden_yet() {
+    let bench = Bench::new().await;
+    let settings = dead(&bench, 20).await;
+    let line = ["redrive", "jobs", "--one-by-one", "--rate", "0.1", "--json"];
+    let mut redriving = line.iter().fold(settings.clone().command("dlq"), |settings, arg| settings.arg(arg)).start();
+    redriving.says("runs_again").await;
+    redriving.signal(Signal::KILL);
+    redriving.ends().await;
+    let again = told(&run(&settings, "redrive jobs --one-by-one").await, 1);
+    assert!(again.contains("0 messages put back") && again.contains("3 more are there, hidden"), "{again}");
+    let listed = told(&run(&settings, "ls jobs").await, 0);
+    assert_eq!(listed, "jobs-dlq (of jobs): 3 messages; 3 hidden, as somebody else looks at them or a moment ago did");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_is_shown_as_it_was_sent_and_that_it_was_received_is_said() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 65");
+    bench.send([r#"a","z":12345678901234567890123,"a":1.10,"a":"\u202e"#]).await;
+    let worker = settings.start();
+    bench.poll("it is settled", async || bench.messages().await == 0).await;
+    worker.stops().await.clean_report();
+    let peeked = run(&settings, "peek jobs").await;
+    let shown = told(&peeked, 0);
+    let body =
+        ["{", r#"  "id": "a","#, r#"  "z": 12345678901234567890123,"#, r#"  "a": 1.10,"#, r#"  "a": "\u202e""#, "}"];
+    let body: Vec<_> = body.iter().map(|line| format!("     {line}")).collect();
+    assert!(shown.ends_with(&body.join("\n")), "{shown}");
+    assert!(peeked.stderr.contains("Looked at 1 message, which counts as one more receive"), "{}", peeked.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_cannot_be_listed_keeps_no_other_from_it() {
+    let bench = Bench::new().await;
+    let settings = bench.settings("exit 0").set("LEASEHOLD_QUEUES", "gone,jobs").set("LEASEHOLD_GONE_KEY", "/id");
+    let listed = run(&settings, "ls").await;
+    assert_eq!(told(&listed, 1), "jobs-dlq (of jobs): 0 messages");
+    assert!(listed.stderr.contains("LEASEHOLD_GONE_URL=<its URL>"), "{}", listed.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,8 +197,11 @@ async fn a_purge_asks_and_deletes_what_was_meant() {
         told(&run(&settings, "purge jobs --reason exit_3 --dry-run").await, 0).contains("2 messages would be deleted")
     );
     assert_eq!(bench.engine.depth("jobs-dlq").await.expect("a depth").visible, 4);
+    let lines = json_lines(&run(&settings, "purge jobs --reason exit_3 --limit 1 --yes --json").await);
+    assert_eq!((&lines[0]["fate"], &lines[0]["outcome"]), (&json!("deleted"), &json!("done")));
+    assert_eq!((&lines[1]["done"], &lines[1]["ending"]), (&json!({"deleted": 1}), &json!("enough")));
     let purged = told(&run(&settings, "purge jobs --reason exit_3 --yes").await, 0);
-    assert!(purged.contains("2 messages deleted"), "{purged}");
+    assert!(purged.contains("1 message deleted"), "{purged}");
     assert_eq!(bench.engine.depth("jobs-dlq").await.expect("a depth").visible, 2);
     assert_eq!(bench.statuses().await["jobs#8"], "DEAD", "a late duplicate does not run");
 }

@@ -8,15 +8,21 @@ use leasehold::{
     guard::{Claim, Owner, Pk, Record, Source, Status},
     ops::{
         OpsError,
-        dead_letters::{Choice, DeadLetters, Fate, Group, Known, Letter, Moving, Outcome, Put, Redrive, Redriven},
+        dead_letters::{
+            BrokenOff, Choice, DeadLetters, Ending, Fate, Group, Groups, Known, Letter, Moving, Outcome, Put, Redrive,
+            Redriven,
+        },
     },
-    queue::{MoveStatus, Outgoing, QueueError},
+    queue::{Broker, Move, MoveStatus, MoveTask, Outgoing, QueueError},
     testing::{Failure, Fault, MemoryQueueSettings, TestBed},
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Book, worker};
+
+mod endings;
+mod sharing;
 
 const VARS: [(&str, &str); 2] = [("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_KEY", "/id")];
 
@@ -30,7 +36,15 @@ async fn letters(bed: &TestBed, vars: &[(&str, &str)]) -> DeadLetters {
 }
 
 async fn look(letters: &DeadLetters) -> Vec<Letter> {
-    letters.look(1000, &CancellationToken::new()).await.unwrap().letters
+    let mut seen = Vec::new();
+    letters.look(&Choice::default(), 1000, &CancellationToken::new(), |letter| seen.push(letter)).await.unwrap();
+    seen
+}
+
+fn groups_of(letters: &[Letter]) -> Vec<Group> {
+    let mut groups = Groups::default();
+    letters.iter().for_each(|letter| groups.add(letter));
+    groups.told()
 }
 
 /// With what became of each, by body.
@@ -98,18 +112,18 @@ async fn g11_letters_of_one_reason_are_put_back_and_take_effect_once_and_the_oth
     bed.send("jobs", "not JSON");
     work(&bed, &book, &[("LEASEHOLD_MAX_ATTEMPTS", "1")]).await;
     let letters = letters(&bed, &[]).await;
-    let groups = Group::of(&look(&letters).await);
+    let groups = groups_of(&look(&letters).await);
     let told: Vec<_> = groups.iter().map(|group| (group.code.as_str(), group.messages, group.failures)).collect();
     assert_eq!(told, [("failing", 30, 30), ("hopeless", 30, 30), ("malformed", 1, 1)]);
     assert_eq!(groups[1].records, counts(&[("DEAD", 30)]));
     assert_eq!(groups[2].records, counts(&[("no key", 1)]));
 
     let (redriven, _) = redrive(&letters, &only("hopeless")).await;
-    assert_eq!((redriven.done, redriven.others, redriven.is_all), (counts(&[("runs again", 30)]), 31, true));
+    assert_eq!((redriven.done, redriven.others, redriven.ending), (counts(&[("runs again", 30)]), 31, Ending::All));
     work(&bed, &book, &[]).await;
     assert!((0..30).all(|n| status(&bed, &format!("h{n}")) == Status::Done && book.runs(&format!("h{n}")).len() == 2));
     assert!((0..30).all(|n| book.runs(&format!("f{n}")).len() == 1));
-    assert_eq!(Group::of(&look(&letters).await).len(), 2);
+    assert_eq!(groups_of(&look(&letters).await).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,8 +135,8 @@ async fn looking_gives_back_all_that_it_received_and_counts_as_one_receive() {
     let dead = bed.queue("jobs-dlq");
     assert_eq!(look(&letters).await.len(), 25);
     assert_eq!((dead.visible(), letters.depth().await.unwrap().total()), (25, 25));
-    let seen = letters.look(7, &CancellationToken::new()).await.unwrap();
-    assert_eq!((seen.letters.len(), seen.is_all, dead.visible()), (7, false, 25));
+    let looked = letters.look(&Choice::default(), 7, &CancellationToken::new(), |_| {}).await.unwrap();
+    assert_eq!((looked.at, looked.ending, dead.visible()), (7, Ending::Enough, 25));
     let receives: u32 = dead.messages().iter().map(|message| message.receive_count).sum();
     assert_eq!(receives, 25 + 7);
 }
@@ -138,7 +152,7 @@ async fn a_letter_whose_work_is_done_by_now_is_cleaned_away_and_does_not_run() {
     work(&bed, &book, &[]).await;
     let letters = letters(&bed, &[]).await;
     let (redriven, _) = redrive(&letters, &all()).await;
-    assert_eq!((redriven.done, redriven.is_all), (counts(&[("was done", 1)]), true));
+    assert_eq!((redriven.done, redriven.ending), (counts(&[("was done", 1)]), Ending::All));
     assert!(bed.queue("jobs").is_empty() && bed.queue("jobs-dlq").is_empty());
     assert_eq!(book.runs("a").len(), 2);
 }
@@ -166,7 +180,7 @@ async fn t3_copies_of_one_failure_go_back_as_one() {
     bed.queue_faults("jobs-dlq").next("send", Fault::ApplyThenFail(Failure::NoAnswer));
     work(&bed, &book, &[]).await;
     let letters = letters(&bed, &[]).await;
-    let group = Group::of(&look(&letters).await).remove(0);
+    let group = groups_of(&look(&letters).await).remove(0);
     assert_eq!((group.messages, group.failures), (2, 1));
     let (redriven, _) = redrive(&letters, &all()).await;
     assert_eq!(redriven.done, counts(&[("runs again", 1), ("was a copy", 1)]));
@@ -210,7 +224,7 @@ async fn what_could_not_be_sent_stays_and_one_that_never_can_ends_the_pass() {
     bed.queue_faults("jobs").always("send", Fault::Fail(Failure::Denied));
     let refused = letters.redrive(&all(), &CancellationToken::new(), |_| {}).await;
     assert!(
-        matches!(&refused, Err(OpsError::Queue { queue, error: QueueError::Denied(_) }) if queue == "jobs"),
+        matches!(&refused, Err(BrokenOff { error: OpsError::Queue { queue, error: QueueError::Denied(_) }, .. }) if queue == "jobs"),
         "{refused:?}"
     );
     assert_eq!(bed.queue("jobs-dlq").visible(), 1, "given back");
@@ -309,7 +323,7 @@ async fn a_stop_leaves_what_is_not_put_back_where_it_was() {
         }
     });
     let redriven = redriven.await.unwrap();
-    assert_eq!((redriven.done, redriven.is_all), (counts(&[("runs again", 17)]), false));
+    assert_eq!((redriven.done, redriven.ending), (counts(&[("runs again", 17)]), Ending::Stopped));
     assert_eq!((bed.queue("jobs").len(), bed.queue("jobs-dlq").visible()), (17, 33));
 }
 
@@ -322,7 +336,12 @@ async fn g10_what_sqs_moved_keeps_its_message_id_as_its_key_when_it_is_put_back(
     let seen = look(&letters).await.remove(0);
     assert_eq!((seen.code(), seen.was_moved(), &seen.known), ("moved_by_sqs", true, &Known::Nothing));
     let pk = seen.pk.clone().unwrap();
-    assert!(letters.why_one_by_one().is_some());
+    assert!(letters.why_one_by_one(None).await.is_some());
+    redrive(&letters, &all()).await;
+    receives_are_used_up(&bed, "jobs").await;
+    sleep(Duration::from_secs(1)).await;
+    let again = look(&letters).await.remove(0);
+    assert_eq!((again.code(), &again.pk), ("moved_by_sqs", &Some(pk.clone())), "its note keeps the key");
     redrive(&letters, &all()).await;
     work(&bed, &book, &vars).await;
     assert_eq!(bed.guard.record(&pk).unwrap().status, Status::Done, "under the key that it always had");
@@ -367,35 +386,10 @@ async fn t5_letters_of_a_group_go_back_in_order_and_none_ahead_of_one_that_stays
     let stays: u64 = redriven.stay.values().sum();
     assert_eq!(stays, 7, "those behind it that were received with it");
     let (redriven, _) = redrive(&letters, &all()).await;
-    assert_eq!((redriven.done, redriven.is_all), (counts(&[("runs again", 22)]), true));
+    assert_eq!((redriven.done, redriven.ending), (counts(&[("runs again", 22)]), Ending::All));
     let sent: Vec<_> = bed.queue("jobs.fifo").messages().iter().map(|message| message.body.clone()).collect();
     let expected: Vec<_> = (0..25).map(|n| format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#)).collect();
     assert_eq!(sent, expected);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_letter_that_sqs_moved_from_another_queue_stays() {
-    let (bed, _) = bed();
-    bed.broker.create(
-        "others",
-        MemoryQueueSettings { redrive: Some(("jobs-dlq".to_owned(), 1)), ..MemoryQueueSettings::default() },
-    );
-    use leasehold::queue::{Queue, Receive};
-    let others = bed.queue("others");
-    others.put(body(r#"{"id":"theirs"}"#)).unwrap();
-    let ask = Receive { max: 1, wait: Duration::ZERO, visibility: Duration::from_secs(1), attempt_id: None };
-    others.receive(&ask).await.unwrap();
-    sleep(Duration::from_secs(2)).await;
-    others.receive(&ask).await.unwrap();
-    moved_by_sqs(&bed, body(r#"{"id":"ours"}"#)).await;
-    let letters = letters(&bed, &[]).await;
-    let (redriven, fates) = redrive(&letters, &all()).await;
-    assert_eq!(redriven.stay, counts(&[("came from another queue", 1)]));
-    assert_eq!(fates[r#"{"id":"ours"}"#], Fate::RunsAgain);
-    assert_eq!(bed.queue("jobs-dlq").visible(), 1);
-    let mut purged = Vec::new();
-    letters.purge(&all(), &CancellationToken::new(), |put| purged.push(put.fate)).await.unwrap();
-    assert_eq!((purged, bed.queue("jobs-dlq").visible()), (vec![Fate::IsOfOthers], 1), "nor is it purged");
 }
 
 #[tokio::test(start_paused = true)]
@@ -413,7 +407,7 @@ async fn g11_what_sqs_moved_from_a_worker_that_died_begins_anew() {
     bed.guard.put(Record { failures: 4, takeovers: 9, ..claim.record() });
     moved_by_sqs(&bed, body(r#"{"id":"a"}"#)).await;
     let letters = letters(&bed, &[]).await;
-    assert_eq!(Group::of(&look(&letters).await)[0].records, counts(&[("RUNNING", 1)]));
+    assert_eq!(groups_of(&look(&letters).await)[0].records, counts(&[("RUNNING", 1)]));
     let (_, fates) = redrive(&letters, &Redrive { dry_run: true, ..all() }).await;
     assert_eq!(fates[r#"{"id":"a"}"#], Fate::GoesBack, "while its lease lasts");
     sleep(Duration::from_secs(60)).await;
@@ -438,24 +432,6 @@ async fn purged_letters_are_gone_and_their_records_still_refuse_late_duplicates(
 }
 
 #[tokio::test(start_paused = true)]
-async fn sqs_itself_puts_all_back_and_the_guard_makes_each_once() {
-    let (bed, book) = bed();
-    (0..30).for_each(|n| drop(bed.send("jobs", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
-    work(&bed, &book, &[]).await;
-    let letters = letters(&bed, &[]).await;
-    assert_eq!(letters.why_one_by_one(), None);
-    let mut told = Vec::new();
-    let moving = letters.redrive_all(Some(10), &CancellationToken::new(), |task| told.push(task.moved)).await.unwrap();
-    let Moving::Task(task) = moving else { panic!("{moving:?}") };
-    assert_eq!((task.status, task.moved, told), (MoveStatus::Completed, 30, vec![30]));
-    work(&bed, &book, &[]).await;
-    assert!((0..30).all(|n| status(&bed, &n.to_string()) == Status::Done));
-    sleep(Duration::from_secs(60)).await;
-    let again = letters.redrive_all(None, &CancellationToken::new(), |_| {}).await.unwrap();
-    assert!(matches!(again, Moving::Task(task) if task.moved == 0), "another task, not the one before");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_queue_without_a_dead_letter_queue_is_told_what_to_set() {
     let (bed, _) = bed();
     bed.broker.create("jobs", MemoryQueueSettings::default());
@@ -468,4 +444,134 @@ async fn a_queue_without_a_dead_letter_queue_is_told_what_to_set() {
         let refused = bed.ops(&vars).unwrap().dead_letters("jobs").await.unwrap_err();
         assert!(matches!(refused, OpsError::Configuration(_)) && refused.to_string().contains(says), "{refused}");
     }
+}
+
+/// Lets SQS itself move all that is visible in the queue now.
+async fn receives_are_used_up(bed: &TestBed, queue: &str) {
+    use leasehold::queue::{Queue, Receive};
+    let queue = bed.queue(queue);
+    let ask = Receive { max: 10, wait: Duration::ZERO, visibility: Duration::from_secs(30), attempt_id: None };
+    loop {
+        let received = queue.receive(&ask).await.unwrap();
+        if received.is_empty() {
+            return;
+        }
+        for one in received {
+            queue.change_visibility(&one.handle, Duration::ZERO).await.unwrap();
+        }
+    }
+}
+
+fn bodies(bed: &TestBed, queue: &str) -> Vec<String> {
+    bed.queue(queue).messages().into_iter().map(|message| message.body).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn g11_what_sqs_moves_after_it_was_put_back_is_no_copy_of_its_former_failure() {
+    let (bed, book) = bed();
+    (0..12).for_each(|n| drop(bed.send("jobs", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
+    work(&bed, &book, &[]).await;
+    sleep(Duration::from_secs(5)).await;
+    let letters = letters(&bed, &[]).await;
+    let slowly = Redrive { rate: Rate::per_second(0.5), ..all() };
+    let ((redriven, _), ()) = tokio::join!(redrive(&letters, &slowly), async {
+        sleep(Duration::from_millis(500)).await;
+        receives_are_used_up(&bed, "jobs").await;
+    });
+    assert_eq!((redriven.done, redriven.others), (counts(&[("runs again", 12)]), 1));
+    assert_eq!(bodies(&bed, "jobs-dlq"), [r#"{"id":"0","first":["fail_for_good"]}"#], "it is here again");
+    let moved = look(&letters).await.remove(0);
+    assert_eq!((moved.code(), moved.was_moved(), moved.failure_id()), ("moved_by_sqs", true, None));
+    assert_eq!((moved.says(), moved.at(), moved.note()), (None, moved.message.sent_at, None));
+    assert_eq!(moved.pk, Some(Pk("jobs#0".into())), "which its note gives");
+    redrive(&letters, &all()).await;
+    work(&bed, &book, &[]).await;
+    assert!((0..12).all(|n| status(&bed, &n.to_string()) == Status::Done && book.runs(&n.to_string()).len() == 2));
+    assert!(bed.queue("jobs-dlq").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t3_letters_of_other_payloads_under_one_key_are_not_taken_for_copies() {
+    let (bed, book) = bed();
+    bed.send("jobs", HOPELESS);
+    work(&bed, &book, &[]).await;
+    let dead = bed.queue("jobs-dlq");
+    let bare = [r#"{"id":"a","amount":1}"#, r#"{"id":"a","amount":2}"#, HOPELESS];
+    bare.iter().for_each(|text| drop(dead.put(body(text)).unwrap()));
+    sleep(Duration::from_secs(5)).await;
+    let letters = letters(&bed, &[]).await;
+    let groups = groups_of(&look(&letters).await);
+    let told: Vec<_> = groups.iter().map(|group| (group.code.as_str(), group.messages, group.failures)).collect();
+    assert_eq!(told, [("hopeless", 2, 1), ("unexplained", 2, 2)], "the third is a copy, without its reason");
+    let (redriven, fates) = redrive(&letters, &all()).await;
+    assert_eq!(redriven.done, counts(&[("runs again", 3), ("was a copy", 1)]));
+    assert!(bare[..2].iter().all(|text| fates[*text] == Fate::RunsAgain), "{fates:?}");
+    let back = bodies(&bed, "jobs");
+    assert!(bare.iter().all(|text| back.contains(&(*text).to_owned())), "{back:?}");
+}
+
+async fn dead_ones(bed: &TestBed, book: &Book, number: usize) {
+    (0..number).for_each(|n| drop(bed.send("jobs", format!(r#"{{"id":"{n}","first":["fail_for_good"]}}"#))));
+    work(bed, book, &[]).await;
+    sleep(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_forced_once_however_often_that_is_done_again() {
+    for broken_off in ["delete", "send", "amend"] {
+        let (bed, book) = bed();
+        bed.send("jobs", HOPELESS);
+        work(&bed, &book, &[]).await;
+        sleep(Duration::from_secs(10)).await;
+        bed.send("jobs", r#"{"id":"a"}"#);
+        work(&bed, &book, &[]).await;
+        let letters = letters(&bed, &[]).await;
+        let force = Redrive { force_rerun_by: Some("ann@laptop".into()), ..all() };
+        let faults = match broken_off {
+            "amend" => bed.guard_faults.clone(),
+            "send" => bed.queue_faults("jobs"),
+            _ => bed.queue_faults("jobs-dlq"),
+        };
+        match broken_off {
+            // Twice: the first is asked again at once.
+            "amend" => (0..2).for_each(|_| faults.next("amend", Fault::LoseReply)),
+            operation => faults.always(operation, Fault::Fail(Failure::NoAnswer)),
+        }
+        let (redriven, _) = redrive(&letters, &force).await;
+        assert_eq!(redriven.done, counts(&[]), "{broken_off}");
+        faults.clear();
+        work(&bed, &book, &[]).await;
+        for _ in 0..2 {
+            redrive(&letters, &force).await;
+            work(&bed, &book, &[]).await;
+        }
+        assert_eq!(book.completed()["a"], 3, "{broken_off}: the failure, the mended one, and one that was forced");
+        assert!(bed.queue("jobs-dlq").is_empty() && bed.queue("jobs").is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_letters_of_forced_work_one_goes_back_and_a_record_that_changed_ends_no_pass() {
+    let (bed, book) = bed();
+    bed.send("jobs", HOPELESS);
+    work(&bed, &book, &[]).await;
+    sleep(Duration::from_secs(10)).await;
+    bed.send("jobs", HOPELESS);
+    work(&bed, &book, &[]).await;
+    let dead = bed.queue("jobs-dlq");
+    // The same work in a letter that tells of no failure, and others.
+    dead.put(body(HOPELESS));
+    ["b", "c"].iter().for_each(|id| drop(bed.send("jobs", format!(r#"{{"id":"{id}","first":["fail_for_good"]}}"#))));
+    work(&bed, &book, &[]).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((status(&bed, "a"), dead.len()), (Status::Done, 4));
+    let letters = letters(&bed, &[]).await;
+    let force = Redrive { force_rerun_by: Some("ann@laptop".into()), ..all() };
+    let (redriven, _) = redrive(&letters, &force).await;
+    assert_eq!(redriven.done, counts(&[("is forced to run again", 1), ("runs again", 2)]));
+    assert_eq!(redriven.stay, counts(&[("another of its work is forced", 1)]));
+    work(&bed, &book, &[]).await;
+    let (redriven, _) = redrive(&letters, &force).await;
+    assert_eq!(redriven.done, counts(&[("was done", 1)]), "forced since it is here");
+    assert_eq!(book.completed()["a"], 3);
 }

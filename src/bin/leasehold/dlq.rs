@@ -1,7 +1,7 @@
 //! `leasehold dlq`: what failed for good, why, and putting it back.
 //!
 //! Owns the options, which queues are meant, and what an end is worth. What is done to messages is the library's
-//! (`leasehold::ops::dead_letters`); a Ctrl-C is a word to it, and never cuts it off between a send and a delete.
+//! (`leasehold::ops::dead_letters`).
 
 use std::{
     io::{self, Write},
@@ -18,14 +18,16 @@ use leasehold::{
     },
     queue::{QueueAddress, QueueError},
 };
-use tokio::signal::ctrl_c;
-use tokio_util::sync::CancellationToken;
 
 use crate::{Ended, exit, help, words::access};
+use stop::Stop;
 
+mod body;
 mod look;
 mod put;
 mod show;
+mod stop;
+mod told;
 
 /// See what failed for good and why, put it back, or delete it
 ///
@@ -177,12 +179,16 @@ struct Change {
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match args.verb {
-        Verb::Ls(args) => look::list(&args).await,
-        Verb::Peek(args) => look::peek(&args).await,
-        Verb::Redrive(args) => put::redrive(&args).await,
-        Verb::Purge(args) => put::purge(&args).await,
-    }
+    let stop = Stop::new();
+    let work = async {
+        match &args.verb {
+            Verb::Ls(args) => look::list(args, &stop).await,
+            Verb::Peek(args) => look::peek(args, &stop).await,
+            Verb::Redrive(args) => put::redrive(args, &stop).await,
+            Verb::Purge(args) => put::purge(args, &stop).await,
+        }
+    };
+    stop.or_done(work).await
 }
 
 /// The tools, for these queues at least.
@@ -260,28 +266,6 @@ impl Which {
 
     fn is_all(&self) -> bool {
         self.reason.is_empty() && self.key.is_empty() && self.older_than.is_none()
-    }
-}
-
-/// Runs until it is done; the first Ctrl-C is a word to it, the second drops it.
-async fn until_told<T>(work: impl AsyncFnOnce(&CancellationToken) -> T, say: impl Fn(&str)) -> anyhow::Result<T> {
-    let enough = CancellationToken::new();
-    tokio::select! {
-        // The work is the arm that ends. What a second Ctrl-C drops comes back by itself in two minutes.
-        biased;
-        done = work(&enough) => Ok(done),
-        () = told_twice(&enough, say) => Err(Ended { code: 1, told: "stopped".to_owned() }.into()),
-    }
-}
-
-async fn told_twice(enough: &CancellationToken, say: impl Fn(&str)) {
-    for told in ["Ctrl-C: what is under way is finished, the rest is given back (again: it is not)", "Ctrl-C: stopped"]
-    {
-        if ctrl_c().await.is_err() {
-            return std::future::pending().await;
-        }
-        enough.cancel();
-        say(told);
     }
 }
 

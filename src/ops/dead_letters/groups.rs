@@ -32,36 +32,65 @@ pub struct Group {
     pub pk: Option<String>,
 }
 
-impl Group {
-    /// The letters by their reason, most messages first.
+/// Letters by their reason, as they come: of each no more is kept than is told.
+#[derive(Debug, Clone, Default)]
+pub struct Groups(BTreeMap<String, Folded>);
+
+/// One reason.
+#[derive(Debug, Clone, Default)]
+struct Folded {
+    messages: u64,
+    failures: BTreeSet<String>,
+    unnamed: u64,
+    oldest: Option<Millis>,
+    newest: Option<Millis>,
+    records: BTreeMap<&'static str, u64>,
+    says: Option<String>,
+    pk: Option<String>,
+}
+
+impl Groups {
+    /// Counts a letter.
+    pub fn add(&mut self, letter: &Letter) {
+        self.0.entry(letter.code().to_owned()).or_default().add(letter);
+    }
+
+    /// The reasons, most messages first.
     #[must_use]
-    pub fn of(letters: &[Letter]) -> Vec<Self> {
-        let mut by_code: BTreeMap<&str, Vec<&Letter>> = BTreeMap::new();
-        for letter in letters {
-            by_code.entry(letter.code()).or_default().push(letter);
-        }
-        let mut groups: Vec<Self> = by_code.into_iter().map(|(code, letters)| Self::new(code, &letters)).collect();
+    pub fn told(self) -> Vec<Group> {
+        let mut groups: Vec<_> = self.0.into_iter().map(|(code, folded)| folded.told(code)).collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.messages));
         groups
     }
+}
 
-    fn new(code: &str, letters: &[&Letter]) -> Self {
-        let (named, unnamed): (Vec<_>, Vec<_>) = letters.iter().partition(|letter| letter.failure_id().is_some());
-        let failures: BTreeSet<_> = named.iter().filter_map(|letter: &&&Letter| letter.failure_id()).collect();
-        let mut records = BTreeMap::new();
-        for letter in letters {
-            *records.entry(letter.known.word()).or_default() += 1;
+impl Folded {
+    fn add(&mut self, letter: &Letter) {
+        self.messages += 1;
+        match letter.failure_id() {
+            Some(id) => drop(self.failures.insert(id.to_owned())),
+            None => self.unnamed += 1,
         }
-        let last = letters.iter().max_by_key(|letter| letter.at());
-        Self {
-            code: code.to_owned(),
-            messages: letters.len() as u64,
-            failures: (failures.len() + unnamed.len()) as u64,
-            oldest: letters.iter().filter_map(|letter| letter.at()).min(),
-            newest: letters.iter().filter_map(|letter| letter.at()).max(),
-            records,
-            says: last.and_then(|letter| letter.says()).map(str::to_owned),
-            pk: last.and_then(|letter| letter.pk.as_ref()).map(|pk| pk.0.clone()),
+        *self.records.entry(letter.known.word()).or_default() += 1;
+        let at = letter.at();
+        if at >= self.newest {
+            self.says = letter.says().map(str::to_owned);
+            self.pk = letter.pk.as_ref().map(|pk| pk.0.clone());
+        }
+        self.newest = self.newest.max(at);
+        self.oldest = self.oldest.into_iter().chain(at).min();
+    }
+
+    fn told(self, code: String) -> Group {
+        Group {
+            code,
+            messages: self.messages,
+            failures: self.failures.len() as u64 + self.unnamed,
+            oldest: self.oldest,
+            newest: self.newest,
+            records: self.records,
+            says: self.says,
+            pk: self.pk,
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Deciding is pure, and errs towards the worker, which decides again under a claim: a message is taken for done only if its
 //! record says so of this very payload.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::{
@@ -20,6 +22,10 @@ const MOVED: &str = "moved_by_sqs";
 
 /// The reason code of what came without a reason, and was not moved by SQS: somebody else sent it.
 const UNEXPLAINED: &str = "unexplained";
+
+/// The step that remembers in a record that, and when, its work was forced to run again: of what a record says, steps alone
+/// outlive every claim.
+pub(super) const FORCED: &str = "dlq redrive --force-rerun";
 
 /// A message of a dead-letter queue, and what is known of its work.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +74,11 @@ pub enum Fate {
     IsForced,
     /// It is another copy of a failure that was put back: it is deleted here.
     IsCopy,
+    /// It is deleted here, and goes nowhere.
+    #[serde(rename = "deleted")]
+    IsDeleted,
+    /// It stays: another letter of its work is forced to run once more.
+    AnotherIsForced,
     /// It stays: its key was SQS's own id of it, which SQS has replaced. Put back it would begin as other work.
     KeyIsLost,
     /// It stays: it came from another queue.
@@ -84,9 +95,23 @@ impl Fate {
             Self::IsDone => "was done",
             Self::IsForced => "is forced to run again",
             Self::IsCopy => "was a copy",
+            Self::IsDeleted => "deleted",
+            Self::AnotherIsForced => "another of its work is forced",
             Self::KeyIsLost => "its key is lost",
             Self::IsOfOthers => "came from another queue",
         }
+    }
+
+    /// Whether it goes to its queue.
+    #[must_use]
+    pub fn is_put_back(self) -> bool {
+        matches!(self, Self::RunsAgain | Self::GoesBack | Self::IsForced)
+    }
+
+    /// Whether it stays where it is.
+    #[must_use]
+    pub fn stays(self) -> bool {
+        matches!(self, Self::AnotherIsForced | Self::KeyIsLost | Self::IsOfOthers)
     }
 }
 
@@ -111,10 +136,11 @@ impl Letter {
         Self { message, pk, known, fingerprint, key_is_lost: lost }
     }
 
-    /// What the worker noted when it sent this copy; `None` for what SQS moved, and for what is not ours.
+    /// What the worker noted when it sent this copy; `None` for what SQS moved, and for what is not ours. What was put back
+    /// and then moved by SQS still carries the note of its former failure, which is not why it is here.
     #[must_use]
     pub fn note(&self) -> Option<&Note> {
-        self.message.dead_letter.as_ref()
+        self.message.dead_letter.as_ref().filter(|_| !self.was_moved())
     }
 
     /// The record of its work, if there is one.
@@ -129,7 +155,7 @@ impl Letter {
     /// Whether SQS moved it by itself, after too many receives.
     #[must_use]
     pub fn was_moved(&self) -> bool {
-        self.note().is_none() && self.message.moved_from.is_some()
+        self.message.moved_from.is_some()
     }
 
     /// A short stable code for why it is here. A copy that had no room for its reason has that of its record.
@@ -146,12 +172,13 @@ impl Letter {
     /// The same for a person, if anything is known.
     #[must_use]
     pub fn says(&self) -> Option<&str> {
-        match (self.note(), self.record()) {
-            (Some(note), _) => Some(note.message.as_str()),
-            (None, Some(record)) => record.last_error.as_ref().map(|error| error.text.as_str()),
-            (None, None) => None,
-        }
-        .filter(|text| !text.is_empty())
+        let last_error = || {
+            // A record that is DEAD tells of a failure before SQS moved this: nobody has claimed it since.
+            let of_moved = self.record().filter(|record| self.was_moved() && record.status != Status::Dead);
+            of_moved.or(self.buried())?.last_error.as_ref()
+        };
+        let text = self.note().map(|note| note.message.as_str());
+        text.or_else(|| last_error().map(|error| error.text.as_str())).filter(|text| !text.is_empty())
     }
 
     /// Names the failure, of which there may be several copies.
@@ -173,10 +200,23 @@ impl Letter {
         steps.filter(|(_, step)| step.state == StepState::Done).map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The record of this very failure: without a note, only one that SQS did not move can be a copy of ours.
+    /// When it came here, by SQS's clock; of what SQS moved from a standard queue, when it was sent there.
+    pub(super) fn came_at(&self) -> Option<Millis> {
+        self.message.sent_at.or(self.at())
+    }
+
+    /// Whether its work was forced to run again since it is here: then it has been, by this letter or by another.
+    fn is_forced_already(&self, record: &Record, skew: Duration) -> bool {
+        let forced = record.steps.get(FORCED).map(|step| step.at + skew);
+        forced.is_some_and(|at| self.came_at().is_none_or(|came| came <= at))
+    }
+
+    /// The record of this very failure. Without a note, only one that SQS did not move can be a copy of ours, and only one
+    /// of the very payload that the record is of: another that has the same key is another failure, which no record knows.
     fn buried(&self) -> Option<&Record> {
         let record = self.record().filter(|record| record.status == Status::Dead)?;
-        (self.note().is_none() && self.message.moved_from.is_none()).then_some(record)
+        let is_a_copy = self.message.dead_letter.is_none() && !self.was_moved();
+        (is_a_copy && self.fingerprint.is_some() && self.fingerprint == record.fingerprint).then_some(record)
     }
 
     /// What becomes of it when it is put back.
@@ -194,7 +234,7 @@ impl Letter {
         match record.status {
             Status::Done if record.is_expired(now) => Fate::RunsAgain,
             Status::Done if !self.is_work_of(record) => Fate::GoesBack,
-            Status::Done if force => Fate::IsForced,
+            Status::Done if force && !self.is_forced_already(record, from.clock_skew) => Fate::IsForced,
             Status::Done => Fate::IsDone,
             Status::Dead | Status::Released => Fate::RunsAgain,
             Status::Running if record.lease_until < now => Fate::RunsAgain,
@@ -204,18 +244,28 @@ impl Letter {
 
     /// Whether a record is of this work, and not of another that has the same key.
     fn is_work_of(&self, record: &Record) -> bool {
-        let is_noted = self.note().is_some_and(|note| note.pk.as_ref() == Some(&record.pk.0));
+        let noted = self.message.dead_letter.as_ref().and_then(|note| note.pk.as_ref());
+        let is_noted = noted == Some(&record.pk.0);
         is_noted || record.fingerprint.is_none() || record.fingerprint == self.fingerprint
     }
 
-    /// Several queues can have one dead-letter queue. What SQS moved tells from where; a copy tells by the name that its
-    /// worker has for the queue, which means something only where another queue here has that name.
+    /// Several queues can have one dead-letter queue. What SQS moved tells from where, whatever it carries. A copy tells by
+    /// the name that its worker has for the queue, and by its key; here the queue can have another name, so that one of the
+    /// two is enough where no other queue has that name.
     fn is_of(&self, from: &DeadLetters) -> bool {
-        match (&self.message.moved_from, self.note()) {
-            (_, Some(note)) => !from.others.contains(&note.queue),
-            (Some(arn), None) => *arn == from.source.facts.arn,
-            (None, None) => true,
+        if let Some(arn) = &self.message.moved_from {
+            return *arn == from.source.facts.arn;
         }
+        let Some(note) = self.note() else { return true };
+        if note.queue == from.name {
+            return true;
+        }
+        let is_foreign = |pk: &String| {
+            let (namespace, operation) = (from.namespace.as_deref(), from.config.operation.as_str());
+            !key::belongs(&Pk(pk.clone()), namespace, operation)
+        };
+        !from.others.contains_key(&note.queue)
+            && (note.queue == from.source.name() || !note.pk.as_ref().is_some_and(is_foreign))
     }
 }
 
@@ -239,7 +289,7 @@ fn derive(from: &DeadLetters, message: &Message) -> Result<Pk, NoPk> {
     // SQS keeps the id of what it moves, and a copy of ours tells it; a deduplication id is replaced in both.
     let lost = || NoPk::Lost(format!("its key was its {source}, which is another in the dead-letter queue"));
     let derived = match (source, &message.dead_letter, &message.moved_from) {
-        (KeySource::MessageId, Some(note), _) => Ok(Key::from(&note.message_id)),
+        (KeySource::MessageId, Some(note), None) => Ok(Key::from(&note.message_id)),
         (KeySource::MessageId, None, None) => return Err(lost()),
         (KeySource::DeduplicationId | KeySource::GroupAndDeduplicationId, ..) => return Err(lost()),
         _ => source.derive(&opened(from, message).ok_or_else(|| NoPk::Other("its body is elsewhere".to_owned()))?),

@@ -13,14 +13,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Millis,
     config::{KeySource, Rate},
-    guard::{Amend, Failure, FinishedSteps, NotBefore, Operator, Owner, Written},
+    guard::{Amend, Failure, FinishedSteps, GuardError, NotBefore, Operator, Owner, Step, StepState, Written},
     message::Note,
-    queue::{Outgoing, QueueError},
+    queue::{BATCH, Outgoing, QueueError},
     settle::dead_letter::pack,
 };
 
 use super::{
-    DeadLetters, Fate, Letter, OpsError,
+    DeadLetters, Ending, Fate, Letter, OpsError,
+    letter::FORCED,
     pass::{Act, Pass},
 };
 
@@ -49,6 +50,11 @@ impl Choice {
         Self { limit: None, ..self.clone() } != Self::default()
     }
 
+    /// How many to receive at once, when so many were found: no more than are wanted, unless they have to be looked for.
+    pub(super) fn at_once(&self, found: usize) -> usize {
+        if self.is_filter() { BATCH } else { self.limit.unwrap_or(usize::MAX).saturating_sub(found).clamp(1, BATCH) }
+    }
+
     /// Whether a letter is meant, its number apart.
     #[must_use]
     pub fn takes(&self, letter: &Letter, now: Millis) -> bool {
@@ -70,7 +76,7 @@ pub struct Redrive {
     /// How many in a second; `None` is as fast as it goes.
     pub rate: Option<Rate>,
     /// Work that is done runs once more, all of its steps included, by this person's word (`ann@laptop`): its record is
-    /// reset just before.
+    /// reset just before, and remembers that. Done again, it forces nothing that was forced since it died.
     pub force_rerun_by: Option<String>,
     /// Changes nothing, and tells what would become of each.
     pub dry_run: bool,
@@ -110,23 +116,49 @@ pub struct Redriven {
     pub done: BTreeMap<&'static str, u64>,
     /// Letters that stay, by why.
     pub stay: BTreeMap<&'static str, u64>,
-    /// Letters that were not meant.
+    /// Letters that were not meant, or have died since the beginning.
     pub others: u64,
-    /// Whether the end of the queue was reached, and not a limit or a stop.
-    pub is_all: bool,
-    /// Whether it was told to stop.
-    pub is_stopped: bool,
+    /// How it ended.
+    pub ending: Ending,
+    /// About how many others are there that were not seen, by SQS's own count.
+    pub unseen: u64,
 }
 
 impl Redriven {
+    /// How many went back to their queue, and were deleted here.
+    #[must_use]
+    pub fn put_back(&self) -> u64 {
+        let back = [Fate::RunsAgain, Fate::GoesBack, Fate::IsForced];
+        back.iter().filter_map(|fate| self.done.get(fate.word())).sum()
+    }
+
+    /// How many were deleted, and went nowhere.
+    #[must_use]
+    pub fn deleted(&self) -> u64 {
+        self.done.values().sum::<u64>() - self.put_back()
+    }
+
     /// Whether it went to its end, and everything that is still there was meant to stay.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        !self.is_stopped && ![FAILED, NOT_DELETED].iter().any(|trouble| self.stay.contains_key(trouble))
+        let is_at_its_end = matches!(self.ending, Ending::All | Ending::Enough | Ending::Dying);
+        is_at_its_end && ![FAILED, NOT_DELETED].iter().any(|trouble| self.stay.contains_key(trouble))
     }
 }
 
-/// What is counted of letters that could not be sent, and of those that were and are still here.
+/// An error has ended it early. What was put back or deleted by then is so for good, and the rest was given back.
+#[derive(Debug, thiserror::Error)]
+#[error("it was broken off")]
+#[non_exhaustive]
+pub struct BrokenOff {
+    /// What it had come to.
+    pub redriven: Box<Redriven>,
+    /// Why.
+    #[source]
+    pub error: OpsError,
+}
+
+/// What is counted of letters that could not be settled, and of those that were sent and are still here.
 pub(super) const FAILED: &str = "failed";
 pub(super) const NOT_DELETED: &str = "sent, and not deleted";
 
@@ -136,15 +168,14 @@ impl DeadLetters {
     /// those that are on their way.
     ///
     /// # Errors
-    /// [`OpsError::Queue`] when nothing can be received, or several in a row cannot be sent; what was put back by then
-    /// stays put back, and the rest is given back.
+    /// [`BrokenOff`] with [`OpsError::Queue`] when nothing can be received, or several in a row cannot be sent.
     pub async fn redrive(
         &self,
         ask: &Redrive,
         stop: &CancellationToken,
         tell: impl FnMut(&Put<'_>),
-    ) -> Result<Redriven, OpsError> {
-        Pass::new(self, ask, stop, tell).run(Act::PutBack).await
+    ) -> Result<Redriven, BrokenOff> {
+        Pass::new(self, ask, stop, Act::PutBack, tell).run().await
     }
 
     /// Deletes letters for good, and tells of each. The records of their work stay as they are, so that a late duplicate
@@ -157,17 +188,23 @@ impl DeadLetters {
         ask: &Redrive,
         stop: &CancellationToken,
         tell: impl FnMut(&Put<'_>),
-    ) -> Result<Redriven, OpsError> {
-        Pass::new(self, ask, stop, tell).run(Act::Delete).await
+    ) -> Result<Redriven, BrokenOff> {
+        Pass::new(self, ask, stop, Act::Delete, tell).run().await
     }
 
     /// Lets work that is done run again: by its record, and only if that still is the one that was looked at.
     pub(super) async fn reset(&self, letter: &Letter, by: &str) -> Result<(), OpsError> {
         let (Some(guard), Some(record)) = (&self.guard, letter.record()) else { return Ok(()) };
         let operator = Operator { owner: Owner(self.clock.token()), now: self.clock.wall(), name: by.to_owned() };
-        let amend = Amend::reset(record, FinishedSteps::Repeat, NotBefore::Keep, &operator);
-        let failed = |error| OpsError::Guard { table: self.table.clone(), error };
-        match guard.amend(&amend).await.map_err(failed)? {
+        let mut amend = Amend::reset(record, FinishedSteps::Repeat, NotBefore::Keep, &operator);
+        let forced = Step { state: StepState::Undone, generation: 1, result: None, at: operator.now };
+        amend.record.steps.insert(FORCED.to_owned(), forced);
+        let answer = match guard.amend(&amend).await {
+            // It may have been made: the same write again tells (rule G3).
+            Err(GuardError::NoAnswer(_) | GuardError::Unavailable(_)) => guard.amend(&amend).await,
+            answer => answer,
+        };
+        match answer.map_err(|error| OpsError::Guard { table: self.table.clone(), error })? {
             Written::Applied => Ok(()),
             Written::Refused(now) => Err(OpsError::Changed { now }),
         }
@@ -188,10 +225,11 @@ impl DeadLetters {
         self.source.queue.send(&again).await
     }
 
-    /// The note that goes along. What SQS moved by itself gets one where its key would change on the way.
+    /// The note that goes along, that of a former failure too: by its failure id the message begins anew on the record of
+    /// that failure (rule G11), and on no other. What SQS moved by itself gets one where its key would change on the way.
     fn note_for(&self, letter: &Letter) -> Option<Note> {
         let has_own_key = self.config.key.as_ref().is_some_and(|key| *key == KeySource::MessageId);
-        match (letter.note(), &letter.pk) {
+        match (&letter.message.dead_letter, &letter.pk) {
             (Some(note), Some(pk)) if has_own_key => Some(Note { pk: Some(pk.0.clone()), ..note.clone() }),
             (Some(note), _) => Some(note.clone()),
             (None, Some(pk)) if has_own_key => {

@@ -155,10 +155,10 @@ impl Store {
         id
     }
 
-    /// Takes out what was sent of all that may be received now.
-    pub(super) fn take_visible(&mut self, now: Instant) -> Vec<Outgoing> {
+    /// Takes out what was sent of that many of those that may be received now.
+    pub(super) fn take_visible(&mut self, most: usize, now: Instant) -> Vec<Outgoing> {
         let visible = self.available(now);
-        visible.iter().filter_map(|sequence| self.messages.remove(sequence)).map(Stored::content).collect()
+        visible.iter().take(most).filter_map(|sequence| self.messages.remove(sequence)).map(Stored::content).collect()
     }
 
     /// Takes in what another queue's redrive policy moves here.

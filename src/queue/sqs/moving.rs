@@ -1,4 +1,4 @@
-//! Tasks that move all messages of a dead-letter queue, and how many messages a queue has.
+//! Tasks that move all messages of a dead-letter queue, whose it is, and how many messages a queue has.
 //!
 //! Owns how they are called. A start is sent once: a second one that found the first still running would be refused, and
 //! its caller told that nothing runs.
@@ -85,4 +85,15 @@ pub(super) async fn depth(Target { client, url }: &Target, clock: &Clock) -> Res
         (Some(visible), Some(in_flight), Some(delayed)) => Ok(Depth { visible, in_flight, delayed }),
         _ => Err(Fault::new(Meaning::Unavailable, "the queue does not tell how many messages it has")),
     }
+}
+
+/// The URLs of all queues whose redrive policies name this one. Without `MaxResults` the answer has up to a thousand, and no
+/// second page: more than one is all that anybody asks.
+pub(super) async fn sources(Target { client, url }: &Target, clock: &Clock) -> Result<Vec<String>, Fault> {
+    let reply = retried(clock, || async {
+        let call = client.list_dead_letter_source_queues().queue_url(url);
+        Ok(call.customize().config_override(aws::one_attempt(LOOK_UP_TIMEOUT)).send().await?)
+    })
+    .await?;
+    Ok(reply.queue_urls)
 }

@@ -77,6 +77,11 @@ impl Queue for FaultyQueue {
         let inner = Arc::clone(&self.inner);
         self.faults.carry_out("depth", &self.name, CALL_TIMEOUT, async move { inner.depth().await }).await
     }
+
+    async fn sources(&self) -> Result<Vec<String>, QueueError> {
+        let inner = Arc::clone(&self.inner);
+        self.faults.carry_out("sources", &self.name, CALL_TIMEOUT, async move { inner.sources().await }).await
+    }
 }
 
 /// A guard whose calls go wrong.

@@ -76,5 +76,30 @@ pub(crate) async fn a_move_to_a_queue_that_is_not_there_is_refused(fixture: &dyn
     let from = dead_letters.facts().await.expect("facts").arn;
     let to = format!("{from}-not-there");
     let refused = fixture.broker().start_move(&Move { from, to, per_second: Some(10) }).await;
-    assert!(refused.is_err(), "{refused:?}");
+    if fixture.differences().moves_nothing {
+        assert!(matches!(refused, Err(QueueError::Unsupported(_))), "{refused:?}");
+    } else {
+        assert!(matches!(refused, Err(QueueError::Missing | QueueError::Refused(_))), "{refused:?}");
+    }
+}
+
+pub(crate) async fn a_move_from_what_is_nobodys_dead_letter_queue_is_refused(fixture: &dyn QueueFixture) {
+    let (queue, dead_letters) = fixture.with_dead_letters(5).await;
+    let [from, to] = [&queue, &dead_letters].map(async |queue| queue.facts().await.expect("facts").arn);
+    let (from, to) = (from.await, to.await);
+    let refused = fixture.broker().start_move(&Move { from, to, per_second: None }).await;
+    assert!(matches!(refused, Err(QueueError::Unsupported(_) | QueueError::Refused(_))), "{refused:?}");
+}
+
+pub(crate) async fn a_dead_letter_queue_tells_whose_it_is(fixture: &dyn QueueFixture) {
+    let (queue, dead_letters) = fixture.with_dead_letters(5).await;
+    let name = queue.facts().await.expect("facts").arn;
+    let name = name.rsplit(':').next();
+    let sources = dead_letters.sources().await.expect("an answer");
+    if fixture.differences().tells_no_sources {
+        assert_eq!(sources, Vec::<String>::new());
+        return;
+    }
+    assert_eq!(sources.iter().map(|url| url.rsplit('/').next()).collect::<Vec<_>>(), [name]);
+    assert_eq!(queue.sources().await.expect("an answer"), Vec::<String>::new());
 }

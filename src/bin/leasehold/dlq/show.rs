@@ -1,16 +1,21 @@
-//! What people see of dead letters: a table of reasons, a page for each message, a line at the end; and the same as JSON.
+//! What people see of dead letters: a table of reasons, a page for each message; and the same as JSON.
 //!
 //! Bodies, reasons and keys come from outside: nothing of them reaches a terminal raw.
 
 use leasehold::{
     clock::Millis,
     guard::{Record, Status},
-    ops::dead_letters::{DeadLetters, Fate, Group, Known, Letter, Outcome, Put, Redriven, Seen},
-    queue::{Depth, MoveStatus, MoveTask},
+    ops::dead_letters::{DeadLetters, Ending, Fate, Group, Known, Letter, Looked},
+    queue::Depth,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::words::{self, age, ago, cut, plain};
+use super::{
+    body,
+    told::{line, many, messages},
+};
+
+use crate::words::{age, ago, cut, plain};
 
 /// Columns of what is said, in the table of reasons.
 const SAID: usize = 60;
@@ -23,30 +28,63 @@ pub(super) fn dead(letters: &DeadLetters) -> String {
     format!("{} (of {})", letters.dead_letter_queue(), letters.queue())
 }
 
-pub(super) fn listed(letters: &DeadLetters, of: &[String], depth: Depth, seen: &Seen, now: Millis) -> String {
-    let mut text = format!("{} (of {}): {}", letters.dead_letter_queue(), of.join(", "), messages(depth.total()));
-    if let Some(oldest) = seen.letters.iter().filter_map(Letter::at).min() {
-        text.push_str(&format!(", the oldest from {}", ago(now, oldest)));
+/// What a look at one dead-letter queue has brought.
+pub(super) struct Listed<'a> {
+    pub(super) letters: &'a DeadLetters,
+    /// The names of the queues whose it is.
+    pub(super) of: &'a [String],
+    /// As it was before the look.
+    pub(super) depth: Depth,
+    pub(super) looked: Looked,
+    pub(super) oldest: Option<Millis>,
+    pub(super) groups: Vec<Group>,
+}
+
+impl Listed<'_> {
+    pub(super) fn text(&self, now: Millis) -> String {
+        let Self { letters, of, depth, looked, oldest, groups } = self;
+        let mut text = format!("{} (of {}): {}", letters.dead_letter_queue(), of.join(", "), messages(depth.total()));
+        if let Some(oldest) = oldest {
+            let which = if looked.ending == Ending::All { "" } else { " of those looked at" };
+            text.push_str(&format!(", the oldest{which} from {}", ago(now, *oldest)));
+        }
+        let hidden = depth.in_flight + depth.delayed;
+        if hidden > 0 {
+            text.push_str(&format!("; {hidden} hidden, as somebody else looks at them or a moment ago did"));
+        }
+        text.push('\n');
+        if looked.at == 0 {
+            return text;
+        }
+        match looked.ending {
+            Ending::Behind => text.push_str(&format!(
+                "  looked at {}: what is behind others in its group cannot be seen before those are gone\n",
+                looked.at
+            )),
+            Ending::Enough => text.push_str(&format!("  looked at {} of them: --limit is for more\n", looked.at)),
+            Ending::All => {}
+            _ => text.push_str(&format!("  looked at {} of them\n", looked.at)),
+        }
+        text.push_str(&table(groups, now));
+        text
     }
-    let hidden = depth.in_flight + depth.delayed;
-    if hidden > 0 {
-        text.push_str(&format!("; {hidden} hidden, as somebody else looks at them or a moment ago did"));
+
+    pub(super) fn json(&self) -> serde_json::Result<String> {
+        let Self { letters, of, depth, looked, oldest, groups } = self;
+        let told = json!({
+            "dead_letter_queue": letters.dead_letter_queue(),
+            "arn": letters.arn(),
+            "queues": of,
+            "depth": depth,
+            "looked_at": looked.at,
+            "is_all": looked.ending == Ending::All,
+            "ending": looked.ending,
+            "unseen": looked.unseen,
+            "oldest": oldest,
+            "groups": groups,
+        });
+        line(&told)
     }
-    text.push('\n');
-    if seen.letters.is_empty() {
-        return text;
-    }
-    let behind = depth.visible > seen.letters.len() as u64;
-    if letters.is_fifo() && behind {
-        text.push_str(&format!(
-            "  looked at {}: what is behind others in its group cannot be seen before those are gone\n",
-            seen.letters.len()
-        ));
-    } else if !seen.is_all {
-        text.push_str(&format!("  looked at {} of them: --limit is for more\n", seen.letters.len()));
-    }
-    text.push_str(&table(&Group::of(&seen.letters), now));
-    text
 }
 
 fn table(groups: &[Group], now: Millis) -> String {
@@ -85,25 +123,6 @@ fn table(groups: &[Group], now: Millis) -> String {
     text
 }
 
-pub(super) fn listed_json(
-    letters: &DeadLetters,
-    of: &[String],
-    depth: Depth,
-    seen: &Seen,
-) -> serde_json::Result<String> {
-    let told = json!({
-        "dead_letter_queue": letters.dead_letter_queue(),
-        "arn": letters.arn(),
-        "queues": of,
-        "depth": depth,
-        "looked_at": seen.letters.len(),
-        "is_all": seen.is_all,
-        "oldest": seen.letters.iter().filter_map(Letter::at).min(),
-        "groups": Group::of(&seen.letters),
-    });
-    Ok(words::json(&serde_json::to_string(&told)?) + "\n")
-}
-
 pub(super) fn letter(letters: &DeadLetters, letter: &Letter, number: usize, full: bool, now: Millis) -> String {
     let mut text = format!("{number}. {}", plain(letter.code()));
     if let Some(says) = letter.says() {
@@ -125,7 +144,7 @@ pub(super) fn letter(letters: &DeadLetters, letter: &Letter, number: usize, full
     }
     row("put back", &fate(letters.fate(letter), letter));
     row("body", &format!("{} bytes", letter.message.body.len()));
-    text.push_str(&body(&letter.message.body, full));
+    text.push_str(&shown(&letter.message.body, full));
     text
 }
 
@@ -194,10 +213,8 @@ fn fate(fate: Fate, letter: &Letter) -> String {
     text.to_owned()
 }
 
-fn body(text: &str, full: bool) -> String {
-    let pretty = serde_json::from_str::<Value>(text).ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
-    let pretty = pretty.unwrap_or_else(|| text.to_owned());
-    let lines: Vec<&str> = pretty.lines().collect();
+fn shown(text: &str, full: bool) -> String {
+    let lines = body::lines(text);
     let most = if full { lines.len() } else { BODY.0 };
     let width = if full { usize::MAX } else { BODY.1 };
     let mut shown: String =
@@ -240,100 +257,5 @@ pub(super) fn letter_json(letters: &DeadLetters, letter: &Letter, now: Millis) -
         "attributes": message.attributes.keys().collect::<Vec<_>>(),
         "body": message.body,
     });
-    Ok(words::json(&serde_json::to_string(&told)?) + "\n")
-}
-
-pub(super) fn put_json(put: &Put<'_>) -> String {
-    let (outcome, error) = match &put.outcome {
-        Outcome::Done => ("done", None),
-        Outcome::Stays => ("stays", None),
-        Outcome::SentAndStays(error) => ("sent_and_stays", Some(error)),
-        Outcome::Failed(error) => ("failed", Some(error)),
-        _ => ("unknown", None),
-    };
-    let told = json!({
-        "message_id": put.letter.message.id,
-        "pk": put.letter.pk,
-        "code": put.letter.code(),
-        "fate": put.fate,
-        "outcome": outcome,
-        "error": error.map(in_full),
-    });
-    words::json(&told.to_string()) + "\n"
-}
-
-/// A line for what a person has to know at once.
-pub(super) fn trouble(put: &Put<'_>) -> Option<String> {
-    let what = match &put.outcome {
-        Outcome::SentAndStays(error) => format!("is in its queue, and could not be deleted here: {}", in_full(error)),
-        Outcome::Failed(error) => format!("stays, for it could not be settled: {}", in_full(error)),
-        _ => return None,
-    };
-    let name = put.letter.pk.as_ref().map_or(put.letter.message.id.as_str(), |pk| pk.0.as_str());
-    Some(format!("{} {}", plain(name), plain(&what)))
-}
-
-fn in_full(error: &leasehold::ops::OpsError) -> String {
-    let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-pub(super) fn moved(letters: &DeadLetters, task: &MoveTask, json: bool) -> serde_json::Result<String> {
-    let (dead, queue) = (dead(letters), letters.queue());
-    if json {
-        let (status, moved) = (format!("{:?}", task.status).to_lowercase(), task.moved);
-        let told = json!({"status": status, "moved": moved, "of": task.of, "failure": task.failure});
-        return Ok(words::json(&serde_json::to_string(&told)?) + "\n");
-    }
-    let count = messages(task.moved);
-    Ok(match task.status {
-        MoveStatus::Completed => format!("SQS put {count} of {dead} back into {queue}\n"),
-        MoveStatus::Failed => {
-            let why = task.failure.as_deref().unwrap_or("it does not say why");
-            format!(
-                "SQS put {count} of {dead} back into {queue}, and failed then: {}\nOne by one: leasehold dlq redrive {queue} --one-by-one\n",
-                plain(why)
-            )
-        }
-        _ => format!("SQS put {count} of {dead} back into {queue}, and was stopped; the rest is where it was\n"),
-    })
-}
-
-pub(super) fn ended(letters: &DeadLetters, redriven: &Redriven, what: &str, json: bool) -> serde_json::Result<String> {
-    if json {
-        return Ok(words::json(&serde_json::to_string(redriven)?) + "\n");
-    }
-    let mut text = format!("{}: {} {what}\n", dead(letters), messages(redriven.done.values().sum()));
-    for (word, count) in &redriven.done {
-        text.push_str(&format!("  {count:>6}  {word}\n"));
-    }
-    let staying: u64 = redriven.stay.values().sum();
-    if staying > 0 {
-        text.push_str(&format!(
-            "{} here:\n",
-            if staying == 1 { "1 stays".to_owned() } else { format!("{staying} stay") }
-        ));
-        for (word, count) in &redriven.stay {
-            text.push_str(&format!("  {count:>6}  {word}\n"));
-        }
-    }
-    if redriven.others > 0 {
-        text.push_str(&format!("{} not meant, or died only now\n", many_are(redriven.others)));
-    }
-    if redriven.is_stopped {
-        text.push_str("It was stopped: the same again goes on\n");
-    }
-    Ok(text)
-}
-
-fn many_are(count: u64) -> String {
-    if count == 1 { "1 is".to_owned() } else { format!("{count} are") }
-}
-
-fn messages(count: u64) -> String {
-    many(count, "message")
-}
-
-fn many(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+    line(&told)
 }

@@ -8,7 +8,8 @@ use aws_sdk_sqs::{
         change_message_visibility::ChangeMessageVisibilityOutput,
         change_message_visibility_batch::ChangeMessageVisibilityBatchOutput, delete_message::DeleteMessageOutput,
         delete_message_batch::DeleteMessageBatchOutput, get_queue_attributes::GetQueueAttributesOutput,
-        get_queue_url::GetQueueUrlOutput, receive_message::ReceiveMessageOutput, send_message::SendMessageOutput,
+        get_queue_url::GetQueueUrlOutput, list_dead_letter_source_queues::ListDeadLetterSourceQueuesOutput,
+        receive_message::ReceiveMessageOutput, send_message::SendMessageOutput,
     },
     primitives::Blob,
     types::{
@@ -283,6 +284,18 @@ async fn what_sqs_would_refuse_is_not_sent() {
     let attributes = (0..=MOST_ATTRIBUTES).map(|i| (format!("a{i}"), Attribute::text("v"))).collect();
     let many = Outgoing { body: "x".into(), attributes, ..Outgoing::default() };
     assert_eq!(kind(&queue(&[]).send(&many).await), "Refused");
+}
+
+#[tokio::test]
+async fn a_dead_letter_queue_is_told_by_its_url_and_its_sources_come_as_urls() {
+    let url = format!("{URL}-source");
+    let answer = url.clone();
+    let rule = mock!(Client::list_dead_letter_source_queues)
+        .match_requests(|request| request.queue_url() == Some(URL))
+        .then_output(move || {
+            ListDeadLetterSourceQueuesOutput::builder().queue_urls(answer.clone()).build().expect("is whole")
+        });
+    assert_eq!(queue(&[&rule]).sources().await.expect("an answer"), [url]);
 }
 
 async fn facts(attributes: &'static [(QueueAttributeName, &'static str)]) -> Result<QueueFacts, QueueError> {
