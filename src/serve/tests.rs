@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -25,7 +26,7 @@ struct Endpoint {
 
 impl Endpoint {
     async fn telling(status: impl Fn() -> Status + Clone + Send + Sync + 'static) -> Self {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, status));
@@ -226,7 +227,7 @@ async fn who_dawdles_is_cut_off() {
 async fn beyond_the_limit_the_oldest_makes_room_for_the_newest() {
     let endpoint = well().await;
     let mut silent = Vec::new();
-    for _ in 0..MOST_CONNECTIONS {
+    for _ in 0..HEALTH.most {
         silent.push(endpoint.connect().await);
     }
     assert_eq!(endpoint.get("/live").await.status(), 200);

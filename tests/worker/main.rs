@@ -22,6 +22,7 @@ mod once;
 mod pacing;
 mod receiving;
 mod redriving;
+mod remote;
 mod sequences;
 mod simulation;
 mod starting;
