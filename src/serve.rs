@@ -37,6 +37,7 @@ mod steps;
 mod tests;
 
 /// What connections are for, and how they are bounded.
+#[derive(Clone, Copy)]
 struct Purpose {
     /// In the log.
     what: &'static str,
@@ -50,9 +51,9 @@ struct Purpose {
 /// Some probes, a scraper, a few people. Probes give up after a second or a few.
 const HEALTH: Purpose = Purpose { what: "health", time: Duration::from_secs(5), most: 64 };
 
-/// One for each run that asks. A step is written once its table answers, which takes as long as the longest call of some tries
-/// on a bad day; who is cut off asks again.
-const STEPS: Purpose = Purpose { what: "steps", time: Duration::from_secs(30), most: 1024 };
+/// A step is written once its table answers, which takes as long as the longest call of some tries on a bad day; who is cut
+/// off asks again. To so many at once come those of the runs.
+const STEPS: Purpose = Purpose { what: "steps", time: Duration::from_secs(30), most: 64 };
 
 /// The most bytes of a request's head; hyper takes no less than half of it.
 const LARGEST_HEAD: usize = 16 * 1024;
@@ -76,15 +77,18 @@ pub(crate) async fn serve(
     listener: TcpListener,
     status: impl Fn() -> Status + Clone + Send + Sync + 'static,
 ) -> Infallible {
-    answer_all(listener, router(status), &HEALTH).await
+    answer_all(listener, router(status), HEALTH).await
 }
 
-/// Lets runs be asked, until it is dropped.
-pub(crate) async fn serve_steps(listener: TcpListener, runs: Arc<Runs>) -> Infallible {
-    answer_all(listener, steps::routes(runs).layer(map_response(not_to_be_stored)), &STEPS).await
+/// Lets runs be asked, of which there are so many at once, until it is dropped.
+pub(crate) async fn serve_steps(listener: TcpListener, runs: Arc<Runs>, at_once: usize) -> Infallible {
+    // One that is being answered, and one of a client that has lost its patience and asks again.
+    let most = STEPS.most.saturating_add(at_once.saturating_mul(2));
+    let router = steps::routes(runs).layer(map_response(not_to_be_stored));
+    answer_all(listener, router, Purpose { most, ..STEPS }).await
 }
 
-async fn answer_all(listener: TcpListener, router: Router, purpose: &'static Purpose) -> Infallible {
+async fn answer_all(listener: TcpListener, router: Router, purpose: Purpose) -> Infallible {
     let mut connections = Connections { purpose, tasks: JoinSet::new(), oldest_first: VecDeque::new() };
     loop {
         match listener.accept().await {
@@ -114,7 +118,7 @@ async fn not_to_be_stored(mut response: Response) -> Response {
 }
 
 /// One request, one answer.
-async fn answer(stream: TcpStream, router: Router, purpose: &Purpose) {
+async fn answer(stream: TcpStream, router: Router, purpose: Purpose) {
     let connection = http1::Builder::new()
         .keep_alive(false)
         .max_buf_size(LARGEST_HEAD)
@@ -138,7 +142,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 /// The connections that are open, each a task of its own, so that one that panics is one alone.
 struct Connections {
-    purpose: &'static Purpose,
+    purpose: Purpose,
     tasks: JoinSet<()>,
     oldest_first: VecDeque<AbortHandle>,
 }

@@ -249,3 +249,27 @@ impl Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_have_names_and_tokens_of_their_own_that_nobody_sees_and_that_end_with_them() {
+        let runs = Runs::new("http://127.0.0.1:9465".to_owned(), [7; 32]);
+        let ((one, _asked), (two, _)) = (runs.list(), runs.list());
+        assert!(one.name != two.name && one.token != two.token && one.token.len() == 32, "128 bits each");
+        assert_eq!(one.url, format!("http://127.0.0.1:9465/jobs/{}", one.name));
+        assert!(runs.find(&one.name, &one.token).is_ok());
+        for token in ["", &one.token[1..], &two.token] {
+            assert_eq!(runs.find(&one.name, token).err(), Some(NotHere::Stranger), "{token}");
+        }
+        let elsewhere = Runs::new("http://127.0.0.1:9465".to_owned(), [8; 32]);
+        assert_eq!(elsewhere.find(&one.name, &one.token).err(), Some(NotHere::Gone), "of a worker that is gone");
+        let (name, shown) = (one.name.clone(), format!("{runs:?}"));
+        assert!(!shown.contains(&one.token));
+        drop(one);
+        assert_eq!(runs.find(&name, "").err(), Some(NotHere::Gone));
+        assert!(runs.find(&two.name, &two.token).is_ok());
+    }
+}

@@ -223,6 +223,20 @@ async fn who_dawdles_is_cut_off() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_dawdles_where_steps_are_recorded_is_cut_off_too() {
+    let listener = bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut serving = JoinSet::new();
+    serving.spawn(serve_steps(listener, Runs::new(format!("http://{address}"), [0; 32]), 1));
+    let endpoint = Endpoint { address, serving };
+    for bytes in ["", "PUT /jobs/1/steps/a HTTP/1.1\r\nHost: x\r\nX-Slow: "] {
+        assert_eq!(endpoint.says(bytes).await.0, "", "no answer to half a question");
+    }
+    let stranger = "PUT /jobs/1/steps/a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nsome";
+    assert_eq!(endpoint.says(stranger).await.status(), 410, "whose body is not waited for");
+}
+
 #[tokio::test]
 async fn beyond_the_limit_the_oldest_makes_room_for_the_newest() {
     let endpoint = well().await;

@@ -47,10 +47,12 @@ async fn steps(worker: &mut Worker) -> Result<Endpoint, WorkerError> {
         queue.guard == GuardMode::Claim && worker.handlers.get(name).is_some_and(|handler| handler.is_outside())
     };
     let StepsAddr::At { host, port } = config.steps_addr.clone() else { return Ok(pending().boxed()) };
-    if !config.queues.iter().any(asks) {
+    let at_once = config.queues.iter().filter(|queue| asks(*queue)).map(|(_, queue)| queue.concurrency);
+    let at_once = at_once.fold(0, usize::saturating_add);
+    if at_once == 0 {
         return Ok(pending().boxed());
     }
-    let Some(opened) = asked_at(host, port).await.transpose() else { return Ok(pending().boxed()) };
+    let Some(opened) = asked_at(host, port, at_once).await.transpose() else { return Ok(pending().boxed()) };
     let (runs, endpoint) = opened.map_err(|error| {
         let what = format!("LEASEHOLD_STEPS_ADDR is {}, where no steps can be recorded: {error}", config.steps_addr);
         refused(worker, Problem::new(what, format!("LEASEHOLD_STEPS_ADDR={}", StepsAddr::default())))
@@ -67,7 +69,7 @@ fn refused(worker: &Worker, problem: Problem) -> WorkerError {
 }
 
 #[cfg(feature = "serve")]
-async fn asked_at(host: String, port: u16) -> io::Result<Option<(Arc<Runs>, Endpoint)>> {
+async fn asked_at(host: String, port: u16, at_once: usize) -> io::Result<Option<(Arc<Runs>, Endpoint)>> {
     let asked = StepsAddr::At { host: host.clone(), port }.to_string();
     let listener = crate::serve::bind(asked.as_str()).await?;
     let mut secret = [0; 32];
@@ -75,12 +77,12 @@ async fn asked_at(host: String, port: u16) -> io::Result<Option<(Arc<Runs>, Endp
     // Told by the name that was set, for that is how apps find this machine.
     let runs = Runs::new(format!("http://{}", StepsAddr::At { host, port: listener.local_addr()?.port() }), secret);
     tracing::debug!(?runs, "steps of apps and programs are recorded");
-    Ok(Some((Arc::clone(&runs), crate::serve::serve_steps(listener, runs).boxed())))
+    Ok(Some((Arc::clone(&runs), crate::serve::serve_steps(listener, runs, at_once).boxed())))
 }
 
 /// Without that feature they have no steps, which is no mistake.
 #[cfg(not(feature = "serve"))]
-async fn asked_at(_: String, _: u16) -> io::Result<Option<(Arc<Runs>, Endpoint)>> {
+async fn asked_at(_: String, _: u16, _: usize) -> io::Result<Option<(Arc<Runs>, Endpoint)>> {
     Ok(None)
 }
 

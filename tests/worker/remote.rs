@@ -156,11 +156,13 @@ const DONE: (u16, Value) = (204, Value::Null);
 #[tokio::test]
 async fn s1_a_step_that_an_app_records_is_told_to_the_next_attempt_and_not_run_again() {
     let office = Office::new(&["a"]).await;
+    let mut address = String::new();
     let report = office
         .work(&[], async || {
             let sent = office.request().await;
             assert_eq!(sent.head["x-leasehold-steps"], "{}");
             let job = sent.job();
+            address = job.address.clone();
             let begun = json!({"recorded": false, "key": "jobs#a/charge"});
             assert_eq!(job.ask("POST", "/steps/charge", "").await, (200, begun));
             assert_eq!(job.ask("PUT", "/steps/charge", r#"{"id": "ch_1"}"#).await, DONE);
@@ -175,6 +177,7 @@ async fn s1_a_step_that_an_app_records_is_told_to_the_next_attempt_and_not_run_a
         })
         .await;
     assert_eq!((report.done, report.failed), (1, 1));
+    assert!(TcpStream::connect(address).await.is_err(), "the worker is gone, and nobody listens");
 }
 
 #[tokio::test]
@@ -422,14 +425,31 @@ async fn g6_a_step_that_cannot_be_recorded_for_now_uses_no_attempt() {
             assert_eq!(job.refused("PUT", "/steps/charge", "1").await, refusal(409, "interrupted"));
             sent.reply("500 Oh").await;
             let sent = office.request().await;
+            assert_eq!(sent.head["x-leasehold-attempt"], "1");
+            let job = sent.job();
+            job.ask("POST", "/steps/mail", "").await;
+            for _ in 0..4 {
+                office.bed.guard_faults.next("step", Fault::Fail(Failure::Unavailable));
+            }
+            // More than half of what a record has room for.
+            let large = format!("\"{}\"", "x".repeat(250 * 1024));
+            assert_eq!(job.refused("PUT", "/steps/mail", &large).await, refusal(409, "interrupted"));
+            // Asked again, it could: what fails after that is the app's own failure.
+            assert_eq!(job.ask("PUT", "/steps/mail", &large).await, DONE);
+            sent.reply("500 Oh").await;
+            let sent = office.request().await;
+            assert_eq!(sent.head["x-leasehold-attempt"], "2");
+            assert!(!sent.head.contains_key("x-leasehold-steps"), "too large for a header");
+            let told = sent.job().ask("GET", "", "").await.1;
             assert_eq!(
-                (sent.head["x-leasehold-attempt"].as_str(), &*sent.head["x-leasehold-steps"]),
-                ("1", r#"{"charge":1}"#)
+                (&told["steps"]["charge"]["result"], &told["steps"]["mail"]["state"]),
+                (&1.into(), &"done".into())
             );
+            assert_eq!(told["steps"]["mail"]["result"].as_str().map(str::len), Some(250 * 1024));
             sent.reply("200 OK").await;
         })
         .await;
-    assert_eq!((report.done, report.failed), (1, 0));
+    assert_eq!((report.done, report.failed), (1, 1));
 }
 
 #[tokio::test]

@@ -87,14 +87,22 @@ impl<'a> Askable<'a> {
                 return std::future::pending().await;
             };
             let given = self.answer(ask).await;
-            if let Err(refusal) = &given
-                && refusal.follows != Follows::Nothing
-                && self.refused.as_ref().is_none_or(|before| before.follows == Follows::Interruption)
-            {
-                self.refused = Some(refusal.clone());
-            }
+            self.remember(&given);
             // A client that has given up asks again.
             let _ = answer.send(given);
+        }
+    }
+
+    /// What fails for good stays so. What interrupts does as long as nothing went well after it: a step that could not be
+    /// written may have been, the next time it was asked for.
+    fn remember(&mut self, given: &Answer) {
+        if self.refused.as_ref().is_some_and(|refusal| refusal.follows != Follows::Interruption) {
+            return;
+        }
+        match given {
+            Ok(_) => self.refused = None,
+            Err(refusal) if refusal.follows != Follows::Nothing => self.refused = Some(refusal.clone()),
+            Err(_) => {}
         }
     }
 
