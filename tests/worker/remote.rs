@@ -523,6 +523,20 @@ async fn g8_a_run_without_a_guard_while_its_table_is_away_cannot_be_asked() {
 }
 
 #[tokio::test]
+async fn apps_are_told_the_name_that_was_set() {
+    let office = Office::new(&["a"]).await;
+    office
+        .work(&[("LEASEHOLD_STEPS_ADDR", "localhost:0")], async || {
+            let sent = office.request().await;
+            let job = sent.job();
+            assert!(job.address.starts_with("localhost:") && !job.address.ends_with(":0"), "{}", job.address);
+            assert_eq!(job.ask("GET", "", "").await.0, 200);
+            sent.reply("200 OK").await;
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn an_address_that_cannot_be_had_is_told_at_the_start() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
