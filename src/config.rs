@@ -3,7 +3,7 @@
 //! Owns what a setting means and, in [`Config::check`], what fits together. The table of settings and how their values
 //! are written have modules of their own, and only `env` reads the environment. Nothing here looks at AWS.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use url::Url;
 
@@ -13,10 +13,13 @@ pub use duration::DurationText;
 pub use env::{Warning, user, variables};
 pub use explain::Explained;
 pub use http::{HandlerHeader, HttpAddr, PermanentStatus};
+pub use problem::Problem;
+pub(crate) use problem::told;
 pub use rate::Rate;
 pub use retention::LONGEST_RETENTION;
 pub use s3::{S3Buckets, S3Payload};
 pub use settings::{SETTINGS, Scope, Setting, table};
+pub use steps_addr::StepsAddr;
 pub use syntax::ValueError;
 
 mod check;
@@ -24,10 +27,12 @@ mod duration;
 pub(crate) mod env;
 pub(crate) mod explain;
 pub(crate) mod http;
+mod problem;
 mod rate;
 pub(crate) mod retention;
 mod s3;
 mod settings;
+mod steps_addr;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -69,6 +74,8 @@ pub struct Config {
     pub total_concurrency: Option<usize>,
     /// Where health is told; `None` is nowhere in a library program and [`HttpAddr::DEFAULT`] in `leasehold run`.
     pub http_addr: Option<HttpAddr>,
+    /// Where apps and programs record steps. Needs the feature `serve`.
+    pub steps_addr: StepsAddr,
     /// What is logged, as a filter of `tracing`: `info`, `info,leasehold=debug`.
     pub log: String,
     /// How it is written; `None` is text on a terminal and JSON elsewhere.
@@ -90,6 +97,7 @@ impl Default for Config {
             start: Start::Strict,
             total_concurrency: None,
             http_addr: None,
+            steps_addr: StepsAddr::default(),
             log: "info".to_owned(),
             log_format: None,
             queues: BTreeMap::new(),
@@ -296,43 +304,6 @@ pub enum Envelope {
     Raw,
     /// What SNS puts around a message for subscriptions without raw delivery: the message in it is handed on.
     Sns,
-}
-
-/// One thing that is wrong with the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Problem {
-    /// What is wrong, naming the settings.
-    pub what: String,
-    /// What would mend it: a line to copy.
-    pub mend: String,
-}
-
-impl Problem {
-    /// What is wrong, and a line to copy that would mend it.
-    #[must_use]
-    pub fn new(what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { what: what.into(), mend: mend.into() }
-    }
-}
-
-/// Two lines: what is wrong, and what would mend it.
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n    {}", self.what, self.mend)
-    }
-}
-
-/// All problems, for whoever asked for something that they keep from being done.
-pub(crate) fn told(problems: &[Problem]) -> String {
-    let mut text = match problems.len() {
-        1 => "there is a problem with the configuration:".to_owned(),
-        n => format!("there are {n} problems with the configuration:"),
-    };
-    for problem in problems {
-        text.push_str(&format!("\n- {problem}"));
-    }
-    text
 }
 
 /// What all variables begin with.

@@ -28,6 +28,7 @@ pub(crate) mod http;
 #[cfg(any(unix, feature = "http"))]
 mod outside;
 mod payload;
+pub(crate) mod remote;
 pub(crate) mod steps;
 
 /// Work on one kind of message. Its state lives in `self`.
@@ -94,6 +95,8 @@ pub struct Traits<'a, P> {
     probe: Option<&'a dyn Probe>,
     /// `undo` may do something.
     undoes: bool,
+    /// The work is done outside of this process.
+    is_outside: bool,
 }
 
 /// What does the work can be away, and can be looked for without any work.
@@ -104,7 +107,7 @@ pub(crate) trait Probe: Send + Sync {
 
 impl<P> Default for Traits<'_, P> {
     fn default() -> Self {
-        Self { key: None, blocking: false, probe: None, undoes: true }
+        Self { key: None, blocking: false, probe: None, undoes: true, is_outside: false }
     }
 }
 
@@ -226,6 +229,7 @@ pub(crate) trait ErasedHandler: Send + Sync {
     fn has_key(&self) -> bool;
     fn is_blocking(&self) -> bool;
     fn undoes(&self) -> bool;
+    fn is_outside(&self) -> bool;
     fn probe(&self) -> BoxFuture<'_, HandlerResult>;
     fn decode(self: Arc<Self>, message: &Arc<Message>) -> Result<Arc<dyn Work>, DecodeError>;
 }
@@ -253,6 +257,10 @@ impl<H: Handler> ErasedHandler for H {
 
     fn undoes(&self) -> bool {
         self.traits().undoes
+    }
+
+    fn is_outside(&self) -> bool {
+        self.traits().is_outside
     }
 
     fn probe(&self) -> BoxFuture<'_, HandlerResult> {

@@ -26,6 +26,7 @@ use crate::{
     handler::{
         Cancelled, ErasedHandler, JobContext, Work,
         context::Elsewhere,
+        remote::Runs,
         steps::{Part, Recorder, Steps},
     },
     key::KeyHash,
@@ -82,6 +83,8 @@ pub(crate) struct Jobs {
     /// What bodies are fetched from.
     pub(crate) bodies_there: Arc<Circuit>,
     pub(crate) absences: Absences,
+    /// Where what does the work elsewhere can ask about a run under a claim; `None` where nobody does.
+    pub(crate) remote: Option<Arc<Runs>>,
     pub(crate) stuck: Stuck,
     pub(crate) envelope_told: Told,
     /// Records whose lease ends further ahead than any can: as they were first seen, and when.
@@ -266,6 +269,7 @@ impl Jobs {
             attempt,
             deadline,
             cancelled: Cancelled::default(),
+            remote: self.remote.clone().filter(|_| matches!(steps, Steps::Recorded(_))),
             steps,
             elsewhere: Elsewhere::default(),
         })

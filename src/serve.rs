@@ -1,14 +1,16 @@
-//! The endpoint that tells how a worker is, over plain HTTP/1.
+//! The endpoints of a worker, over plain HTTP/1: one tells how it is, at the other apps and programs record steps.
 //!
-//! Owns the listener and every connection: all of them end when the future of [`serve`] is dropped. What is told is in
-//! `health`. Whoever can reach the address may ask, for there is no authentication; by default that is this machine.
-//! Nothing that a client does may hold up the worker, or memory: it gets one answer, in a time, and no more.
+//! Owns the listeners and every connection: all of them end when the future of [`serve`] or [`serve_steps`] is dropped. What
+//! is told is in `health` and in `steps`. Whoever can reach its address may ask for health, for there is no authentication;
+//! by default that is this machine. Nothing that a client does may hold up the worker, or memory: it gets one answer, in a
+//! time, and no more.
 
 use std::{
     collections::VecDeque,
     convert::Infallible,
+    fmt::Display,
     io::{self, ErrorKind},
-    net::SocketAddr,
+    sync::Arc,
     time::Duration,
 };
 
@@ -22,24 +24,36 @@ use axum::{
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, ToSocketAddrs},
     task::{AbortHandle, JoinSet},
     time::{sleep, timeout},
 };
 
-use crate::status::Status;
+use crate::{handler::remote::Runs, status::Status};
 
 mod health;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-/// How long a connection lives, from its first byte to its last: one small request and one small answer. Probes give up
-/// after a second or a few.
-const CONNECTION: Duration = Duration::from_secs(5);
+/// What connections are for, and how they are bounded.
+#[derive(Clone, Copy)]
+struct Purpose {
+    /// In the log.
+    what: &'static str,
+    /// How long one lives, from its first byte to its last: one request and one answer.
+    time: Duration,
+    /// So many at once. Beyond it the oldest is cut off for the newest, for a client that dawdles must not make a live worker
+    /// look dead.
+    most: usize,
+}
 
-/// Connections at once: some probes, a scraper, a few people. Beyond it the oldest is cut off for the newest, for a
-/// client that dawdles must not make a live worker look dead.
-const MOST_CONNECTIONS: usize = 64;
+/// Some probes, a scraper, a few people. Probes give up after a second or a few.
+const HEALTH: Purpose = Purpose { what: "health", time: Duration::from_secs(5), most: 64 };
+
+/// A step is written once its table answers, which takes as long as the longest call of some tries on a bad day; who is cut
+/// off asks again. To so many at once come those of the runs.
+const STEPS: Purpose = Purpose { what: "steps", time: Duration::from_secs(30), most: 64 };
 
 /// The most bytes of a request's head; hyper takes no less than half of it.
 const LARGEST_HEAD: usize = 16 * 1024;
@@ -53,24 +67,35 @@ const PATHS: &str = "\
 ";
 
 /// Listens.
-pub(crate) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) async fn bind(address: impl ToSocketAddrs + Display + Copy) -> io::Result<TcpListener> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
     TcpListener::bind(address).await.map_err(named)
 }
 
-/// Answers, until it is dropped.
+/// Tells how the worker is, until it is dropped.
 pub(crate) async fn serve(
     listener: TcpListener,
     status: impl Fn() -> Status + Clone + Send + Sync + 'static,
 ) -> Infallible {
-    let router = router(status);
-    let mut connections = Connections::default();
+    answer_all(listener, router(status), HEALTH).await
+}
+
+/// Lets runs be asked, of which there are so many at once, until it is dropped.
+pub(crate) async fn serve_steps(listener: TcpListener, runs: Arc<Runs>, at_once: usize) -> Infallible {
+    // One that is being answered, and one of a client that has lost its patience and asks again.
+    let most = STEPS.most.saturating_add(at_once.saturating_mul(2));
+    let router = steps::routes(runs).layer(map_response(not_to_be_stored));
+    answer_all(listener, router, Purpose { most, ..STEPS }).await
+}
+
+async fn answer_all(listener: TcpListener, router: Router, purpose: Purpose) -> Infallible {
+    let mut connections = Connections { purpose, tasks: JoinSet::new(), oldest_first: VecDeque::new() };
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.add(answer(stream, router.clone())),
+            Ok((stream, _)) => connections.add(answer(stream, router.clone(), purpose)),
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "nobody can ask for the worker's health at the moment");
+                tracing::warn!(%error, "nobody can connect for the worker's {} at the moment", purpose.what);
                 sleep(OUT_OF_RESOURCES).await;
             }
         }
@@ -92,16 +117,16 @@ async fn not_to_be_stored(mut response: Response) -> Response {
     response
 }
 
-/// One request, one answer. A request's body is not read.
-async fn answer(stream: TcpStream, router: Router) {
+/// One request, one answer.
+async fn answer(stream: TcpStream, router: Router, purpose: Purpose) {
     let connection = http1::Builder::new()
         .keep_alive(false)
         .max_buf_size(LARGEST_HEAD)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match timeout(CONNECTION, connection).await {
+    match timeout(purpose.time, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a question about the worker's health was not answered"),
-        Err(_) => tracing::debug!("a question about the worker's health took too long"),
+        Ok(Err(error)) => tracing::debug!(%error, "a request for the worker's {} was not answered", purpose.what),
+        Err(_) => tracing::debug!("a request for the worker's {} took too long", purpose.what),
     }
 }
 
@@ -116,8 +141,8 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// The connections that are open, each a task of its own, so that one that panics is one alone.
-#[derive(Debug, Default)]
 struct Connections {
+    purpose: Purpose,
     tasks: JoinSet<()>,
     oldest_first: VecDeque<AbortHandle>,
 }
@@ -128,11 +153,11 @@ impl Connections {
             if let Err(error) = ended
                 && error.is_panic()
             {
-                tracing::error!(%error, "a question about the worker's health was not answered");
+                tracing::error!(%error, "a request for the worker's {} was not answered", self.purpose.what);
             }
         }
         self.oldest_first.retain(|connection| !connection.is_finished());
-        if self.oldest_first.len() >= MOST_CONNECTIONS
+        if self.oldest_first.len() >= self.purpose.most
             && let Some(oldest) = self.oldest_first.pop_front()
         {
             oldest.abort();

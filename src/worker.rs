@@ -13,7 +13,7 @@ use crate::{
     clock::Clock,
     config::{Config, Problem, Warning},
     guard::Guard,
-    handler::{ErasedHandler, Handler},
+    handler::{ErasedHandler, Handler, remote::Runs},
     queue::Broker,
     shutdown::Shutdown,
     status::Phase,
@@ -62,6 +62,7 @@ pub struct Worker {
     clock: Option<Clock>,
     board: Arc<Board>,
     health_at: Option<SocketAddr>,
+    remote: Option<Arc<Runs>>,
 }
 
 impl Worker {
@@ -98,6 +99,7 @@ impl Worker {
             clock: None,
             board: Arc::default(),
             health_at: None,
+            remote: None,
         }
     }
 
@@ -161,9 +163,9 @@ impl Worker {
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it leaves messages hidden until their timeout, and claims until their lease ends.
-    pub async fn run(self, shutdown: impl Into<Shutdown>) -> Result<StopReport, WorkerError> {
+    pub async fn run(mut self, shutdown: impl Into<Shutdown>) -> Result<StopReport, WorkerError> {
         let shutdown = shutdown.into();
-        let endpoint = endpoint::open(&self).await?;
+        let endpoints = endpoint::open(&mut self).await?;
         let work = async {
             let checked = tokio::select! {
                 // Nothing is in hand yet, so a stop during the checks may drop them.
@@ -178,8 +180,8 @@ impl Worker {
             biased;
             () = shutdown.listen() => Ok(StopReport::default()),
             report = work => report,
-            // Never ends; it answers until the work has.
-            never = endpoint => match never {},
+            // Never end; they answer until the work has ended.
+            never = endpoints => match never {},
         }
     }
 }

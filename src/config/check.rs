@@ -106,6 +106,7 @@ impl Config {
             ("START_TIMEOUT", self.start_timeout),
         ];
         problems.extend(durations.iter().filter_map(|(s, d)| writable(format!("{PREFIX}{s}"), Some(&Text(*d)))));
+        problems.extend(writable(format!("{PREFIX}STEPS_ADDR"), Some(&self.steps_addr)));
         problems
     }
 

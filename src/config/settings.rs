@@ -97,6 +97,13 @@ pub static SETTINGS: &[Setting] = &[
         "Where health is told. Unless set, `127.0.0.1:9464` for `leasehold run` and nowhere for a library program.",
         |c, v| some(&mut c.http_addr, v),
     ),
+    process(
+        "STEPS_ADDR",
+        "`host:port` or `off`",
+        Some("127.0.0.1:0"),
+        "Where apps and programs record steps, of queues with a guard. Port 0 is one that the system picks.",
+        |c, v| value(&mut c.steps_addr, v),
+    ),
     process("LOG", "filter", Some("info"), "What is logged: a level, or `info,leasehold=debug`.", |c, v| {
         text(&mut c.log, v)
     }),

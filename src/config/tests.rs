@@ -1,3 +1,5 @@
+use std::fmt;
+
 use proptest::prelude::*;
 
 use super::{settings::Apply, *};

@@ -132,6 +132,12 @@ impl ExecutionLease {
         done.map(|(name, _)| name.clone()).collect()
     }
 
+    /// All steps that are recorded, or have ended and will be.
+    pub(crate) fn all_steps(&self) -> BTreeMap<String, Step> {
+        let steps = self.steps();
+        steps.recorded.iter().chain(&steps.unwritten).map(|(name, step)| (name.clone(), step.clone())).collect()
+    }
+
     /// A step whose beginning may not have been recorded did not begin: that is what is written in its place.
     pub(crate) fn takes_back(&self, name: &str, step: Step) {
         if let Some(unwritten) = self.steps().unwritten.get_mut(name) {
@@ -144,11 +150,11 @@ impl ExecutionLease {
         !self.steps().unwritten.is_empty()
     }
 
-    /// How many bytes a step's result may still have.
-    pub(crate) fn room(&self) -> usize {
+    /// How many bytes a step and its name may have, in place of what is recorded of it so far.
+    pub(crate) fn room(&self, name: &str) -> usize {
         let steps = self.steps();
-        let taken: usize =
-            steps.recorded.iter().chain(&steps.unwritten).map(|(name, step)| name.len() + step.size()).sum();
+        let others = steps.recorded.iter().chain(&steps.unwritten).filter(|(other, _)| *other != name);
+        let taken: usize = others.map(|(name, step)| name.len() + step.size()).sum();
         LARGEST_RECORD.saturating_sub(self.claimed.size() + taken)
     }
 

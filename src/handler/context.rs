@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::Message;
 
-use super::steps::Steps;
+use super::{remote::Runs, steps::Steps};
 
 /// More time than this is not told from it, and clocks would overflow.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -32,6 +32,8 @@ pub struct JobContext {
     pub(crate) cancelled: Cancelled,
     pub(crate) steps: Steps,
     pub(crate) elsewhere: Elsewhere,
+    /// Where what does the work elsewhere can ask about this run.
+    pub(crate) remote: Option<Arc<Runs>>,
 }
 
 impl JobContext {
@@ -97,6 +99,7 @@ impl JobContext {
             cancelled: Cancelled::default(),
             steps: Steps::Refused,
             elsewhere: Elsewhere::default(),
+            remote: None,
         }
     }
 }

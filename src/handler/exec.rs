@@ -28,7 +28,11 @@ use tokio::{
 
 use crate::{clock::Clock, config::env, message::Message};
 
-use super::{Cancelled, Handler, HandlerError, HandlerResult, JobContext, Probe, Raw, Traits, outside::NOT_YET_DELAY};
+use super::{
+    Cancelled, Handler, HandlerError, HandlerResult, JobContext, Probe, Raw, Traits,
+    outside::NOT_YET_DELAY,
+    remote::{Askable, Told, answering},
+};
 use said::Said;
 
 mod facts;
@@ -90,6 +94,8 @@ const CREDENTIALS: [&str; 15] = [
 /// | `LEASEHOLD_FENCE` | the fencing token, growing with each run of a key; 0 without a guard |
 /// | `LEASEHOLD_ATTEMPT` | from 1; counts failures, without a guard deliveries |
 /// | `LEASEHOLD_DEADLINE` | when the time budget ends, in whole seconds since the Unix epoch |
+/// | `LEASEHOLD_JOB_URL`, `LEASEHOLD_JOB_TOKEN` | where steps are recorded, and with what; not without a guard, and only with the feature `serve` |
+/// | `LEASEHOLD_STEPS` | the results of the steps that are recorded, as a JSON object; absent where they are larger than 64 KiB, and without a URL |
 /// | `LEASEHOLD_QUEUE` | the queue's name in the configuration |
 /// | `LEASEHOLD_MESSAGE_ID` | |
 /// | `LEASEHOLD_RECEIVE_COUNT` | how often the message was received, this time included |
@@ -130,7 +136,7 @@ impl ExecHandler {
         Self { aws_credentials: true, ..self }
     }
 
-    fn command(&self, message: &Message, cx: &JobContext) -> Command {
+    fn command(&self, message: &Message, cx: &JobContext, told: Option<&Told>) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(&self.args)
@@ -148,7 +154,7 @@ impl ExecHandler {
                 command.env_remove(credential);
             }
         }
-        command.envs(facts::variables(message, cx, Clock::system().wall()));
+        command.envs(facts::variables(message, cx, told, Clock::system().wall()));
         command
     }
 
@@ -162,14 +168,18 @@ impl Handler for ExecHandler {
     type Payload = Raw;
 
     async fn handle(&self, Raw(message): &Raw, cx: &JobContext) -> HandlerResult {
-        let child = self.command(message, cx).spawn();
+        let asks = Askable::list(cx);
+        let child = self.command(message, cx, asks.as_ref().map(Askable::told).as_ref()).spawn();
         let child = child.map_err(|error| self.not_there(&place::why(&self.program, &error)))?;
-        let (status, said) = run(child, &message.body, cx.cancelled()).await?;
-        verdict(status, &said)
+        answering(asks, async {
+            let (status, said) = run(child, &message.body, cx.cancelled()).await?;
+            verdict(status, &said)
+        })
+        .await
     }
 
     fn traits(&self) -> Traits<'_, Raw> {
-        Traits { probe: Some(self), undoes: false, ..Traits::default() }
+        Traits { probe: Some(self), undoes: false, is_outside: true, ..Traits::default() }
     }
 }
 

@@ -22,7 +22,10 @@ use crate::{
     message::Message,
 };
 
-use super::{Cancelled, Handler, HandlerError, HandlerResult, JobContext, Probe, Raw, Traits};
+use super::{
+    Cancelled, Handler, HandlerError, HandlerResult, JobContext, Probe, Raw, Traits,
+    remote::{Askable, Told, answering},
+};
 use reply::Head;
 
 pub(crate) mod reply;
@@ -81,6 +84,8 @@ const BODY: Duration = Duration::from_millis(500);
 /// | `X-Leasehold-Fence` | the fencing token, growing with each run of a key; 0 without a guard |
 /// | `X-Leasehold-Attempt` | from 1; counts failures, without a guard deliveries |
 /// | `X-Leasehold-Deadline` | when the time budget ends, in whole seconds since the Unix epoch |
+/// | `X-Leasehold-Job-Url`, `X-Leasehold-Job-Token` | where steps are recorded, and with what; not without a guard, and only with the feature `serve` |
+/// | `X-Leasehold-Steps` | the results of the steps that are recorded, as a JSON object, encoded as attributes are; absent where they are larger than 768 bytes, and without a URL |
 /// | `X-Leasehold-Queue` | the queue's name in the configuration |
 /// | `X-Leasehold-Message-Id` | |
 /// | `X-Leasehold-Receive-Count` | how often the message was received, this time included |
@@ -167,8 +172,8 @@ impl HttpHandler {
         Self { permanent, ..self }
     }
 
-    async fn send(&self, message: &Arc<Message>, cx: &JobContext) -> reqwest::Result<Response> {
-        let headers = request::headers(self.headers.clone(), message, cx, Clock::system().wall());
+    async fn send(&self, message: &Arc<Message>, cx: &JobContext, job: Option<Told>) -> reqwest::Result<Response> {
+        let headers = request::headers(self.headers.clone(), message, cx, job.as_ref(), Clock::system().wall());
         self.client
             .post(self.url.clone())
             .headers(headers)
@@ -203,8 +208,20 @@ impl Handler for HttpHandler {
     type Payload = Raw;
 
     async fn handle(&self, Raw(message): &Raw, cx: &JobContext) -> HandlerResult {
+        let run = Askable::list(cx);
+        let job = run.as_ref().map(Askable::told);
+        answering(run, self.call(message, cx, job)).await
+    }
+
+    fn traits(&self) -> Traits<'_, Raw> {
+        Traits { probe: Some(self), undoes: false, is_outside: true, ..Traits::default() }
+    }
+}
+
+impl HttpHandler {
+    async fn call(&self, message: &Arc<Message>, cx: &JobContext, job: Option<Told>) -> HandlerResult {
         cx.elsewhere.begins();
-        let response = match self.send(message, cx).await {
+        let response = match self.send(message, cx, job).await {
             Ok(response) => response,
             Err(error) if error.is_connect() => {
                 cx.elsewhere.ended();
@@ -221,10 +238,6 @@ impl Handler for HttpHandler {
         }
         let body = beginning(response, cx.cancelled()).await;
         head.verdict(&body)
-    }
-
-    fn traits(&self) -> Traits<'_, Raw> {
-        Traits { probe: Some(self), undoes: false, ..Traits::default() }
     }
 }
 

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::guard::StepState;
 
 use super::{HandlerError, HandlerResult, JobContext};
-pub(crate) use recorder::{Begun, Kind, Part, Recorder};
+pub(crate) use recorder::{Begun, Kind, Part, Recorder, Running};
 
 mod recorder;
 
@@ -174,9 +174,10 @@ impl JobContext {
         }
     }
 
-    /// The run has come to its end: tells if an earlier one took steps that it did not.
+    /// The run has come to its end: tells if an earlier one took steps that it did not. What is elsewhere may have read them in
+    /// its request, and had no need to take them.
     pub(crate) fn notice_vanished_steps(&self) {
-        if let Steps::Recorded(recorder) = &self.steps {
+        if let (Steps::Recorded(recorder), None) = (&self.steps, &self.remote) {
             recorder.notice_vanished();
         }
     }
@@ -195,7 +196,7 @@ fn parse<T: DeserializeOwned>(name: &str, result: Option<String>) -> HandlerResu
     })
 }
 
-fn not_kept(name: &str) -> HandlerError {
+pub(super) fn not_kept(name: &str) -> HandlerError {
     let text = format!(
         "step {name:?} took effect, but its result is too large to be recorded, or is no JSON; it will not run again"
     );

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -25,7 +26,7 @@ struct Endpoint {
 
 impl Endpoint {
     async fn telling(status: impl Fn() -> Status + Clone + Send + Sync + 'static) -> Self {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, status));
@@ -222,11 +223,25 @@ async fn who_dawdles_is_cut_off() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_dawdles_where_steps_are_recorded_is_cut_off_too() {
+    let listener = bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut serving = JoinSet::new();
+    serving.spawn(serve_steps(listener, Runs::new(format!("http://{address}"), [0; 32]), 1));
+    let endpoint = Endpoint { address, serving };
+    for bytes in ["", "PUT /jobs/1/steps/a HTTP/1.1\r\nHost: x\r\nX-Slow: "] {
+        assert_eq!(endpoint.says(bytes).await.0, "", "no answer to half a question");
+    }
+    let stranger = "PUT /jobs/1/steps/a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nsome";
+    assert_eq!(endpoint.says(stranger).await.status(), 410, "whose body is not waited for");
+}
+
 #[tokio::test]
 async fn beyond_the_limit_the_oldest_makes_room_for_the_newest() {
     let endpoint = well().await;
     let mut silent = Vec::new();
-    for _ in 0..MOST_CONNECTIONS {
+    for _ in 0..HEALTH.most {
         silent.push(endpoint.connect().await);
     }
     assert_eq!(endpoint.get("/live").await.status(), 200);

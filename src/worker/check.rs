@@ -47,7 +47,7 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
     };
     let adapters = (broker, guard, worker.bodies.or(from_s3));
     let until = Instant::now() + config.start_timeout;
-    let site = Site::new(config, handlers, adapters, clock, worker.board);
+    let site = Site::new(config, handlers, adapters, clock, worker.board, worker.remote);
     let all: Vec<String> = site.config.queues.keys().cloned().collect();
     loop {
         let seen = look(&site, &all).await;

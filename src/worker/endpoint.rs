@@ -1,35 +1,89 @@
-//! Where a worker tells its health: the setting's address, or what its program proposes.
+//! Where a worker can be asked: for its health, and by apps and programs for their steps.
 //!
-//! Opened before anything is looked at, so that a worker that waits for AWS can say what it waits for.
+//! Opened before anything is looked at, so that a worker that waits for AWS can say what it waits for. Nothing is opened that
+//! nobody would ask: steps are recorded only for handlers outside of this process, under a guard.
 
-use std::{convert::Infallible, io, net::SocketAddr};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc};
 
 use futures_util::{
     FutureExt as _,
-    future::{BoxFuture, pending},
+    future::{BoxFuture, pending, select},
 };
 
-use crate::config::{HttpAddr, Problem};
+use crate::{
+    config::{GuardMode, HttpAddr, Problem, QueueConfig, StepsAddr},
+    handler::remote::Runs,
+};
 
 use super::{Worker, WorkerError};
 
 /// Answers until it is dropped.
 pub(super) type Endpoint = BoxFuture<'static, Infallible>;
 
-/// Opens it, if there is to be one.
-pub(super) async fn open(worker: &Worker) -> Result<Endpoint, WorkerError> {
+/// Opens all that there are to be.
+pub(super) async fn open(worker: &mut Worker) -> Result<Endpoint, WorkerError> {
+    let health = health(worker).await?;
+    let steps = steps(worker).await?;
+    Ok(select(health, steps).map(|ended| ended.factor_first().0).boxed())
+}
+
+async fn health(worker: &Worker) -> Result<Endpoint, WorkerError> {
     // What is wrong with the settings is told by the checks.
     let Ok(config) = &worker.config else { return Ok(pending().boxed()) };
     match (config.http_addr, worker.health_at) {
         (Some(HttpAddr::At(address)), _) => told_at(worker, address).await.map_err(|error| {
             let what = format!("LEASEHOLD_HTTP_ADDR is {address}, where health cannot be told: {error}");
-            let mut problems = worker.problems();
-            problems.push(Problem::new(what, "LEASEHOLD_HTTP_ADDR=off"));
-            WorkerError::Configuration(problems)
+            refused(worker, Problem::new(what, "LEASEHOLD_HTTP_ADDR=off"))
         }),
         (None, Some(proposed)) => Ok(proposed_at(worker, proposed).await),
         (Some(HttpAddr::Off), _) | (None, None) => Ok(pending().boxed()),
     }
+}
+
+/// Where steps are recorded. From here on the worker's handlers can tell.
+async fn steps(worker: &mut Worker) -> Result<Endpoint, WorkerError> {
+    let Ok(config) = &worker.config else { return Ok(pending().boxed()) };
+    let asks = |(name, queue): (&String, &QueueConfig)| {
+        queue.guard == GuardMode::Claim && worker.handlers.get(name).is_some_and(|handler| handler.is_outside())
+    };
+    let StepsAddr::At { host, port } = config.steps_addr.clone() else { return Ok(pending().boxed()) };
+    let at_once = config.queues.iter().filter(|queue| asks(*queue)).map(|(_, queue)| queue.concurrency);
+    let at_once = at_once.fold(0, usize::saturating_add);
+    if at_once == 0 {
+        return Ok(pending().boxed());
+    }
+    let Some(opened) = asked_at(host, port, at_once).await.transpose() else { return Ok(pending().boxed()) };
+    let (runs, endpoint) = opened.map_err(|error| {
+        let what = format!("LEASEHOLD_STEPS_ADDR is {}, where no steps can be recorded: {error}", config.steps_addr);
+        refused(worker, Problem::new(what, format!("LEASEHOLD_STEPS_ADDR={}", StepsAddr::default())))
+    })?;
+    worker.remote = Some(runs);
+    Ok(endpoint)
+}
+
+/// That, and whatever else is wrong.
+fn refused(worker: &Worker, problem: Problem) -> WorkerError {
+    let mut problems = worker.problems();
+    problems.push(problem);
+    WorkerError::Configuration(problems)
+}
+
+#[cfg(feature = "serve")]
+async fn asked_at(host: String, port: u16, at_once: usize) -> io::Result<Option<(Arc<Runs>, Endpoint)>> {
+    let asked = StepsAddr::At { host: host.clone(), port }.to_string();
+    let listener = crate::serve::bind(asked.as_str()).await?;
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(io::Error::other)?;
+    // Told by the name that was set, for that is how apps find this machine.
+    let runs = Runs::new(format!("http://{}", StepsAddr::At { host, port: listener.local_addr()?.port() }), secret);
+    tracing::debug!(?runs, "steps of apps and programs are recorded");
+    Ok(Some((Arc::clone(&runs), crate::serve::serve_steps(listener, runs, at_once).boxed())))
+}
+
+/// Without that feature they have no steps, which is no mistake.
+#[cfg(not(feature = "serve"))]
+async fn asked_at(_: String, _: u16, _: usize) -> io::Result<Option<(Arc<Runs>, Endpoint)>> {
+    Ok(None)
 }
 
 /// At the proposed address, or at another port where it is taken, as by another worker on the machine.

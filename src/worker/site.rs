@@ -23,7 +23,7 @@ use crate::{
         ControlKey, Guard,
         outage::{Absences, Circuit, Ends, WatchedGuard},
     },
-    handler::ErasedHandler,
+    handler::{ErasedHandler, remote::Runs},
     job::{BodiesAway, Jobs, Slots, Stuck, Told},
     lease::{Tick, Visibility},
     queue::{BATCH, Broker},
@@ -63,6 +63,8 @@ pub(super) struct Site {
     /// Places for running handlers over all queues, if that is limited.
     total: Option<Arc<Semaphore>>,
     pub(super) board: Arc<Board>,
+    /// Where handlers outside of this process can ask about their runs, if they can.
+    remote: Option<Arc<Runs>>,
     pub(super) tally: Arc<Tally>,
     pub(super) drain: CancellationToken,
     pub(super) halt: CancellationToken,
@@ -78,6 +80,7 @@ impl Site {
         (broker, guard, bodies): Adapters,
         clock: Clock,
         board: Arc<Board>,
+        remote: Option<Arc<Runs>>,
     ) -> Self {
         let store = Arc::new(Circuit::new("the guard's table", Ends::Probe, clock.clone()));
         Self {
@@ -95,6 +98,7 @@ impl Site {
             store,
             clock,
             board,
+            remote,
         }
     }
 
@@ -160,6 +164,7 @@ impl Site {
                 clock_skew: self.config.clock_skew,
                 cancel_grace: self.config.cancel_grace,
                 visibility: Visibility::new(name.into(), range.floor, range.ceiling, own),
+                remote: self.remote.clone().filter(|_| handler.is_outside()),
                 handler,
                 guard,
                 bodies: self.bodies.clone(),
@@ -206,7 +211,7 @@ mod tests {
         let mut config = Config { total_concurrency: total, ..Config::default() };
         config.queues.extend((0..queues).map(|n| (n.to_string(), QueueConfig::new("q"))));
         let adapters: Adapters = (Arc::new(MemoryBroker::default()), Arc::new(MemoryGuard::default()), None);
-        let site = Site::new(config, Handlers::new(), adapters, Clock::simulated(1, 0), Arc::default());
+        let site = Site::new(config, Handlers::new(), adapters, Clock::simulated(1, 0), Arc::default(), None);
         site.polls(concurrency)
     }
 

@@ -25,7 +25,7 @@ const DUPLICATES: usize = 60;
 const CONCURRENCY: usize = 20;
 
 /// Runs a test with both apps side by side, but for one that this machine cannot run.
-async fn with_both(test: impl AsyncFn(Language)) {
+pub(crate) async fn with_both(test: impl AsyncFn(Language)) {
     let passes = async |language: Language| {
         !language.is_here().await || AssertUnwindSafe(test(language)).catch_unwind().await.is_ok()
     };

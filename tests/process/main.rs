@@ -30,6 +30,7 @@ mod replies;
 mod run;
 mod send;
 mod start;
+mod steps;
 mod stop;
 mod sweep;
 mod throttle;

@@ -160,6 +160,11 @@ impl Worker {
         }
     }
 
+    /// The line of its log that was waited for last.
+    pub(crate) fn last_line(&self) -> &str {
+        self.seen.last().expect("a line")
+    }
+
     /// Lets it run for a time, in which it does not end by itself.
     pub(crate) async fn runs_for(&mut self, time: Duration) {
         if let Ok(status) = timeout(time, self.child.wait()).await {

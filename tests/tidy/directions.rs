@@ -54,8 +54,8 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     // Tools act on queues and records by themselves; of a worker, they know its settings.
     ("ops", "aws clock config fit guard guard::admin guard::dynamodb key message queue settle::dead_letter"),
-    // It tells a status, and knows nothing of who made it.
-    ("serve", "status"),
+    // It tells a status, and hands questions to runs; it knows nothing of who made them.
+    ("serve", "handler::remote handler::steps::Kind status"),
     ("status", ""),
     (
         "testing",

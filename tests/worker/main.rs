@@ -24,6 +24,7 @@ mod once;
 mod pacing;
 mod receiving;
 mod redriving;
+mod remote;
 mod sequences;
 mod simulation;
 mod starting;

@@ -10,6 +10,7 @@ use crate::{
     handler::{
         JobContext,
         outside::{self, Room},
+        remote::Told,
     },
     message::Message,
 };
@@ -18,8 +19,16 @@ use crate::{
 /// what one message can have.
 const ROOM: Room = Room { attributes: usize::MAX, bytes: 64 * 1024, omitted: 16 * 1024 };
 
+/// The most of recorded results that goes along: what is larger can be asked for.
+const MOST_OF_STEPS: usize = 64 * 1024;
+
 /// The variables of one run, at the wall-clock time `now`.
-pub(super) fn variables(message: &Message, cx: &JobContext, now: Millis) -> BTreeMap<String, String> {
+pub(super) fn variables(
+    message: &Message,
+    cx: &JobContext,
+    told: Option<&Told>,
+    now: Millis,
+) -> BTreeMap<String, String> {
     let key = cx.key().map(|key| ("IDEMPOTENCY_KEY", key.to_owned()));
     let trace = message.trace_header.as_ref().map(|header| ("TRACE_HEADER", header.clone()));
     let facts = outside::facts(message, cx, now).into_iter().chain(outside::sns_facts(message)).chain(key).chain(trace);
@@ -30,6 +39,11 @@ pub(super) fn variables(message: &Message, cx: &JobContext, now: Millis) -> BTre
     });
     variables.extend(attributes);
     variables.extend(omitted.map(|names| ("LEASEHOLD_ATTRIBUTES_OMITTED".to_owned(), names)));
+    if let Some(Told { url, token, steps }) = told {
+        let told = [("JOB_URL", url), ("JOB_TOKEN", token), ("STEPS", steps)];
+        let told = told.into_iter().filter(|(_, value)| value.len() <= MOST_OF_STEPS);
+        variables.extend(told.map(|(name, value)| (format!("LEASEHOLD_{name}"), value.clone())));
+    }
     // No program can be given one; SQS takes none in a message, but a queue of somebody else's may.
     variables.retain(|_, value| !value.contains('\0'));
     variables

@@ -203,7 +203,7 @@ async fn what_sns_says_reaches_the_program_as_it_is() {
         sequence_number: None,
     });
     let of_sns = |message: &Message| {
-        let told = facts::variables(message, &JobContext::of(message), Clock::system().wall());
+        let told = facts::variables(message, &JobContext::of(message), None, Clock::system().wall());
         told.into_iter().filter(|(name, _)| name.contains("SNS")).collect::<Vec<_>>()
     };
     let expected = [
@@ -225,7 +225,7 @@ async fn attributes_are_bounded_and_what_is_left_out_is_named() {
     add("large", Attribute::text("x".repeat(70 * 1024)));
     add("order-id", Attribute::text("1"));
     add("order.id", Attribute::text("2"));
-    let told = facts::variables(&message, &JobContext::of(&message), Clock::system().wall());
+    let told = facts::variables(&message, &JobContext::of(&message), None, Clock::system().wall());
     let attribute = |name: &str| told.get(&format!("LEASEHOLD_ATTRIBUTE{name}")).map(String::as_str);
     assert_eq!(attribute("_BYTES"), Some("00ff"));
     assert_eq!(attribute("_ORDER_ID"), Some("1"));
@@ -242,4 +242,17 @@ async fn t4_a_senders_endless_attribute_name_does_not_keep_a_program_from_being_
     let cx = JobContext::of(&message);
     let script = "test ${#LEASEHOLD_ATTRIBUTES_OMITTED} -gt 10000";
     assert!(shell(script).handle(&Raw(Arc::new(message)), &cx).await.is_ok());
+}
+
+#[test]
+fn recorded_results_go_along_as_far_as_there_is_room() {
+    let message = message("");
+    let told = |steps: String| {
+        let told = Told { url: "http://127.0.0.1:9465/jobs/1".to_owned(), token: "t".to_owned(), steps };
+        facts::variables(&message, &JobContext::of(&message), Some(&told), Clock::system().wall())
+    };
+    let few = told("{\"é\": 1}".to_owned());
+    assert_eq!((few["LEASEHOLD_JOB_TOKEN"].as_str(), few["LEASEHOLD_STEPS"].as_str()), ("t", "{\"é\": 1}"));
+    let many = told("x".repeat(64 * 1024 + 1));
+    assert!(many.contains_key("LEASEHOLD_JOB_URL") && !many.contains_key("LEASEHOLD_STEPS"));
 }

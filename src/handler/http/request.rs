@@ -13,6 +13,7 @@ use crate::{
     handler::{
         JobContext,
         outside::{self, Room},
+        remote::Told,
     },
     message::Message,
 };
@@ -26,8 +27,18 @@ const ROOM: Room = Room { attributes: 10, bytes: 2 * 1024, omitted: 512 };
 /// The longest trace header that goes along. Those of X-Ray are a fifth of it, those of W3C a tenth.
 const LONGEST_TRACE: usize = 512;
 
+/// The most of recorded results that goes along. With the rest that leaves some room below those 8 KiB; what is larger can be
+/// asked for.
+const MOST_OF_STEPS: usize = 768;
+
 /// The headers of one run, at the wall-clock time `now`, over those of the settings.
-pub(super) fn headers(mut headers: HeaderMap, message: &Message, cx: &JobContext, now: Millis) -> HeaderMap {
+pub(super) fn headers(
+    mut headers: HeaderMap,
+    message: &Message,
+    cx: &JobContext,
+    told: Option<&Told>,
+    now: Millis,
+) -> HeaderMap {
     let mut add = |name: &str, value: &str| {
         // Neither can fail: names are made of what names are made of, and values are encoded.
         if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) {
@@ -71,6 +82,17 @@ pub(super) fn headers(mut headers: HeaderMap, message: &Message, cx: &JobContext
         if let Some(trace) = trace.map(encoded).filter(|trace| (1..=LONGEST_TRACE).contains(&trace.len())) {
             add(name, &trace);
         }
+    }
+    if let Some(Told { url, token, steps }) = told {
+        add("x-leasehold-job-url", url);
+        add("x-leasehold-job-token", token);
+        let steps = encoded(steps);
+        if steps.len() <= MOST_OF_STEPS {
+            add("x-leasehold-steps", &steps);
+        }
+    }
+    if let Some(token) = headers.get_mut("x-leasehold-job-token") {
+        token.set_sensitive(true);
     }
     headers
 }

@@ -326,6 +326,33 @@ async fn headers_stay_below_what_servers_take_however_many_attributes_there_are(
     assert!(app.request().await.0.len() < 50);
 }
 
+#[test]
+fn recorded_results_go_along_as_far_as_servers_take_them_and_the_token_is_not_shown() {
+    let longest = Sns {
+        topic_arn: "a".repeat(384),
+        message_id: "m".repeat(64),
+        subject: Some("\u{1f600}".repeat(100)),
+        published_at: Some(Millis(u64::MAX)),
+        sequence_number: Some("9".repeat(64)),
+    };
+    let attributes = (0..10).map(|i| (i.to_string(), Attribute::text("x".repeat(200)))).collect();
+    let message = Message { attributes, sns: Some(longest), ..message("") };
+    let mut cx = JobContext::of(&message);
+    cx.key = Some("k".repeat(1024));
+    let told = |steps: &str| {
+        let (url, token) = (format!("http://{}:65535/jobs/{}", "h".repeat(253), "0".repeat(32)), "7".repeat(32));
+        let told = Told { url, token, steps: steps.to_owned() };
+        request::headers(HeaderMap::new(), &message, &cx, Some(&told), Millis(0))
+    };
+    let full = told(&format!("{{\"a\":\"{}\"}}", "x".repeat(760)));
+    assert_eq!(full["x-leasehold-steps"].len(), 768);
+    let size: usize = full.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    assert!(size < 7 * 1024 + 512, "{size}");
+    assert!(!format!("{full:?}").contains(&"7".repeat(32)));
+    assert!(!told(&"x".repeat(769)).contains_key("x-leasehold-steps"));
+    assert_eq!(told("{\"é\":\n\"%\"}")["x-leasehold-steps"], "{\"%C3%A9\":%0A\"%25\"}");
+}
+
 #[tokio::test]
 async fn d2_a_reply_ends_the_work_and_its_absence_does_not() {
     let retry = Verdict::Retry(None);

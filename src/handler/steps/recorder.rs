@@ -5,9 +5,10 @@
 //! stop.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use crate::{
@@ -73,7 +74,7 @@ pub(crate) enum Begun {
 #[derive(Debug)]
 pub(crate) struct Running {
     name: String,
-    kind: Kind,
+    pub(crate) kind: Kind,
     generation: u32,
     pub(crate) key: StepKey,
 }
@@ -118,7 +119,7 @@ impl Recorder {
 
     /// Records that a step took effect, with its result as JSON; whether that could be kept.
     pub(crate) async fn done(&self, running: &Running, json: Option<String>) -> HandlerResult<bool> {
-        let room = self.claim.room();
+        let room = self.claim.room(&running.name);
         let bare = running.as_it_is(StepState::Done, None, &self.clock).size() + running.name.len();
         let json = json.filter(|json| json.len() + bare <= room);
         let kept = json.is_some();
@@ -144,6 +145,16 @@ impl Recorder {
     /// What is recorded of a step.
     pub(crate) fn recorded(&self, name: &str) -> Option<Step> {
         self.claim.step(name)
+    }
+
+    /// Whatever is recorded of steps, by their names.
+    pub(crate) fn all(&self) -> BTreeMap<String, Step> {
+        self.claim.all_steps()
+    }
+
+    /// How much is left of the lease that allows the run.
+    pub(crate) fn lease_left(&self) -> Duration {
+        self.claim.lease.left()
     }
 
     /// Tells of steps that are recorded and were not taken by a run that has come to its end.
@@ -192,7 +203,7 @@ impl Recorder {
         if self.claim.lease.is_over() {
             return Err(HandlerError::interrupted(format!("step {name:?} was not begun: the execution lease is over")));
         }
-        if self.claim.room() < RESERVED + name.len() {
+        if self.claim.room(name) < RESERVED + name.len() {
             let text = format!("step {name:?} was not begun: the record has no room for its result");
             return Err(HandlerError::new(text).permanent().reason("record_full"));
         }

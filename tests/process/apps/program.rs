@@ -40,7 +40,7 @@ pub(crate) enum Language {
 }
 
 impl Language {
-    fn interpreter(self) -> &'static str {
+    pub(crate) fn interpreter(self) -> &'static str {
         match self {
             Self::Python => "python3",
             Self::Node => "node",
@@ -83,12 +83,19 @@ pub(crate) struct App {
     language: Language,
     folder: PathBuf,
     port: u16,
-    keep_alive: &'static str,
+    example: Example,
     child: Child,
     lines: UnboundedReceiver<String>,
     seen: Vec<String>,
     /// Reads all the time, so that an app with much to say never stands still.
     reading: JoinSet<()>,
+}
+
+/// Which of the examples it is, and a variable that it is started with.
+#[derive(Debug, Clone, Copy)]
+struct Example {
+    folder: &'static str,
+    variable: (&'static str, &'static str),
 }
 
 /// A charge as it stands in the book.
@@ -102,17 +109,27 @@ pub(crate) struct Charge {
 impl App {
     /// Starts it in the bench's folder. It closes connections after so many seconds without a request.
     pub(crate) async fn start(language: Language, bench: &Bench, keep_alive: &'static str) -> Self {
+        Self::of(Example { folder: "http", variable: ("KEEP_ALIVE", keep_alive) }, language, bench).await
+    }
+
+    /// Starts the one that charges orders and mails receipts, in steps.
+    pub(crate) async fn with_steps(language: Language, bench: &Bench, mails_once: bool) -> Self {
+        let variable = ("MAIL_ONCE", if mails_once { "1" } else { "0" });
+        Self::of(Example { folder: "steps", variable }, language, bench).await
+    }
+
+    async fn of(example: Example, language: Language, bench: &Bench) -> Self {
         let (folder, port) = (bench.path("."), port().await);
         let mut reading = JoinSet::new();
-        let (child, lines) = spawn(language, &folder, port, keep_alive, &mut reading);
-        let mut app = Self { language, folder, port, keep_alive, child, lines, seen: Vec::new(), reading };
+        let (child, lines) = spawn(language, &folder, port, example, &mut reading);
+        let mut app = Self { language, folder, port, example, child, lines, seen: Vec::new(), reading };
         app.says("listening on", 1).await;
         app
     }
 
     /// Starts it again, on the same port and with the same book.
     pub(crate) async fn starts_again(&mut self) {
-        (self.child, self.lines) = spawn(self.language, &self.folder, self.port, self.keep_alive, &mut self.reading);
+        (self.child, self.lines) = spawn(self.language, &self.folder, self.port, self.example, &mut self.reading);
         self.says("listening on", 1).await;
     }
 
@@ -190,7 +207,7 @@ fn spawn(
     language: Language,
     folder: &PathBuf,
     port: u16,
-    keep_alive: &str,
+    Example { folder: example, variable: (variable, value) }: Example,
     reading: &mut JoinSet<()>,
 ) -> (Child, UnboundedReceiver<String>) {
     let file = match language {
@@ -198,9 +215,10 @@ fn spawn(
         Language::Node => "app.mjs",
     };
     let mut child = Command::new(language.interpreter())
-        .arg(format!("{}/examples/http/{file}", env!("CARGO_MANIFEST_DIR")))
+        .arg(format!("{}/examples/{example}/{file}", env!("CARGO_MANIFEST_DIR")))
         .arg(port.to_string())
-        .env("KEEP_ALIVE", keep_alive)
+        .env(variable, value)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

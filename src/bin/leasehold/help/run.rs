@@ -61,6 +61,9 @@ Programs as handlers:
     LEASEHOLD_ATTRIBUTE_<NAME>      each message attribute
     LEASEHOLD_ATTRIBUTES_OMITTED    names of attributes that were too large, or
                                     not to be told apart
+    LEASEHOLD_JOB_URL, LEASEHOLD_JOB_TOKEN, LEASEHOLD_STEPS
+                                    where it records steps, with what, and those
+                                    that are recorded
   It inherits the rest of the environment, but not the settings below, and AWS
   credentials only with LEASEHOLD_HANDLER_CREDENTIALS=pass.
 
@@ -88,7 +91,8 @@ Apps as handlers:
                       attempt
     X-Leasehold-…     Queue, Fence, Attempt, Deadline, Message-Id,
                       Receive-Count, Group-Id, Deduplication-Id, Sent-At,
-                      Attribute-<Name>, Attributes-Omitted
+                      Attribute-<Name>, Attributes-Omitted; for steps
+                      Job-Url, Job-Token, Steps
     X-Aws-Sqsd-…      what Elastic Beanstalk's workers know
   LEASEHOLD_HANDLER_HEADER adds headers, such as credentials.";
 
