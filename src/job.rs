@@ -123,10 +123,12 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         }
         Err(Settlement::Outage) if jobs.config.guard_outage == OutagePolicy::Open => {
             let settlement = unguarded(jobs, delivery, slot, opened, Some(pk)).await;
-            if matches!(settlement, Settlement::Delete(Deleted::Done)) {
-                record_afterwards(jobs, guard, pk, &identity, delivery).await;
+            match settlement {
+                Settlement::Delete(Deleted::Done) => {
+                    record_afterwards(jobs, guard, pk, &identity, delivery).await.unwrap_or(settlement)
+                }
+                settlement => settlement,
             }
-            settlement
         }
         Err(settlement) => settlement,
     }

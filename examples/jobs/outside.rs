@@ -50,6 +50,12 @@ impl Outside {
         Ok(id)
     }
 
+    /// Whether anything took effect under that key.
+    #[allow(dead_code, reason = "for those examples that ask")]
+    pub(crate) fn knows(&self, key: &str) -> bool {
+        held(&self.effects).contains_key(key)
+    }
+
     /// The next call of this name takes effect, and its answer is lost.
     #[allow(dead_code, reason = "for the tests of these examples")]
     pub(crate) fn breaks(&self, what: &'static str) {

@@ -109,7 +109,8 @@ pub enum TakeOverKind {
         not_before: Millis,
     },
     /// The steps; counts begin at zero and the fingerprint is replaced (rule G11). Steps of work that was undone are of
-    /// the past: they count as undone, so that their next run is of a new generation.
+    /// the past: they count as undone, so that their next run is of a new generation. Work that is half undone is undone
+    /// first, to the end: it becomes FAILED, under a failure of its own.
     Anew,
     /// Nothing: it was DONE or DEAD, and expired.
     Fresh,
@@ -160,6 +161,7 @@ impl TakeOver {
                 Status::Failed
             }
             (TakeOverKind::Park { .. }, _) => Status::Released,
+            (TakeOverKind::Anew, _) if self.seen.is_half_undone() => Status::Failed,
             _ => Status::Running,
         }
     }
@@ -214,6 +216,9 @@ impl TakeOver {
                 record.steps = kept.steps;
                 if self.renews_steps() {
                     record.renew_steps();
+                }
+                if record.status == Status::Failed {
+                    (record.failures, record.last_error) = (kept.failures, kept.last_error);
                 }
             }
             TakeOverKind::Resume | TakeOverKind::AfterLapse | TakeOverKind::Park { .. } => {

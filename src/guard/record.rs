@@ -248,6 +248,13 @@ impl Record {
         matches!(self.status, Status::Done | Status::Dead) && self.expires_at.is_past(now)
     }
 
+    /// Whether it has failed for good and is not undone to the end: some of what it did may be undone, and some not.
+    #[must_use]
+    pub fn is_half_undone(&self) -> bool {
+        let has_no_answer = self.undo.as_ref().is_some_and(|undo| undo.answer.is_none());
+        self.status == Status::Failed || (self.status == Status::Dead && has_no_answer)
+    }
+
     /// Whether a claim by `owner` made this, so that its refusal is only a lost reply (rule G3): the token of a claim
     /// is in no other.
     #[must_use]

@@ -18,6 +18,8 @@ pub struct HandlerError {
     pub(crate) verdict: Verdict,
     pub(crate) reason: Cow<'static, str>,
     pub(crate) definite: bool,
+    /// What it says is not for a handler to change: it tells of what the handler cannot know.
+    pub(crate) fixed: bool,
     source: BoxError,
 }
 
@@ -38,16 +40,33 @@ pub(crate) enum Verdict {
 impl HandlerError {
     /// A failed attempt, from a text or from any error.
     pub fn new(source: impl Into<BoxError>) -> Self {
-        Self { verdict: Verdict::Retry(None), reason: Cow::Borrowed("error"), definite: false, source: source.into() }
+        Self {
+            verdict: Verdict::Retry(None),
+            reason: Cow::Borrowed("error"),
+            definite: false,
+            fixed: false,
+            source: source.into(),
+        }
     }
 
     pub(crate) fn interrupted(source: impl Into<BoxError>) -> Self {
-        Self { verdict: Verdict::Interrupted, reason: Cow::Borrowed("interrupted"), ..Self::new(source) }
+        Self { verdict: Verdict::Interrupted, reason: Cow::Borrowed("interrupted"), fixed: true, ..Self::new(source) }
     }
 
     /// The work can never succeed: it is dead-lettered, with the reason.
     pub fn permanent(self) -> Self {
-        Self { verdict: Verdict::Permanent, ..self }
+        self.said(Verdict::Permanent)
+    }
+
+    /// The last word counts, but for what is fixed: an interruption of a step stays one, whatever the handler says of its
+    /// errors, and what is in doubt stays in doubt.
+    fn said(self, verdict: Verdict) -> Self {
+        if self.fixed { self } else { Self { verdict, ..self } }
+    }
+
+    /// It stays what it is.
+    pub(crate) fn fixed(self) -> Self {
+        Self { fixed: true, ..self }
     }
 
     #[cfg(feature = "http")]
@@ -57,23 +76,23 @@ impl HandlerError {
 
     /// A failed attempt, to be repeated after `delay` instead of after the back-off. At most 12 hours.
     pub fn retry_after(self, delay: Duration) -> Self {
-        Self { verdict: Verdict::Retry(Some(delay)), ..self }
+        self.said(Verdict::Retry(Some(delay)))
     }
 
     /// Come back in `delay`, without using an attempt: a rate limit, a maintenance window, data that is still on its way.
     pub fn not_yet(self, delay: Duration) -> Self {
-        Self { verdict: Verdict::NotYet(delay), ..self }
+        self.said(Verdict::NotYet(delay))
     }
 
     /// What does the work is not there. Uses no attempt, and the queue pauses until it is back; but a key that meets
     /// this again and again while others succeed has failed.
     pub fn unavailable(self) -> Self {
-        Self { verdict: Verdict::Unavailable(None), ..self }
+        self.said(Verdict::Unavailable(None))
     }
 
     /// A short stable code: what dead letters are grouped by. `error` without it.
     pub fn reason(self, code: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason: code.into(), ..self }
+        if self.fixed { self } else { Self { reason: code.into(), ..self } }
     }
 
     /// Inside a step: the refusal is final, so the next attempt uses a new downstream key. Payment providers replay a
@@ -211,6 +230,9 @@ mod tests {
     fn words_add_up() {
         let error = Err::<(), _>("declined").permanent().reason("card_declined").definite().unwrap_err();
         assert!(error.is_permanent() && error.definite && error.code() == "card_declined");
+        let interrupted =
+            HandlerError::interrupted("the run is to stop").permanent().reason("x").retry_after(Duration::ZERO);
+        assert_eq!((interrupted.verdict, interrupted.code()), (Verdict::Interrupted, "interrupted"));
         assert!(!Err::<(), _>("timeout").permanent_if(|e| *e == "declined").unwrap_err().is_permanent());
     }
 }

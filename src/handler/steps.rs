@@ -165,6 +165,20 @@ impl JobContext {
         }
     }
 
+    /// The downstream key of a step: the one that it ran under, if it is recorded or was under way, and else the one that it
+    /// runs under next. `None` without a guard.
+    ///
+    /// For [`undo`](crate::Handler::undo): a step whose answer was lost at the last attempt is not recorded, and only who was
+    /// called can tell by this key whether it took effect.
+    #[must_use]
+    pub fn step_key(&self, name: &str) -> Option<StepKey> {
+        match &self.steps {
+            Steps::Recorded(recorder) => Some(recorder.key(name)),
+            Steps::Unrecorded { pk } => Some(StepKey::new(pk, name, 1)),
+            Steps::Refused => None,
+        }
+    }
+
     /// Whether a [`step_once`](Self::step_once) was begun, and nobody knows how it ended.
     #[must_use]
     pub fn is_in_doubt(&self, name: &str) -> bool {
@@ -200,7 +214,7 @@ pub(super) fn not_kept(name: &str) -> HandlerError {
     let text = format!(
         "step {name:?} took effect, but its result is too large to be recorded, or is no JSON; it will not run again"
     );
-    HandlerError::new(text).permanent().reason("step_result_not_kept")
+    HandlerError::new(text).permanent().reason("step_result_not_kept").fixed()
 }
 
 #[cfg(test)]

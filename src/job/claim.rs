@@ -19,7 +19,7 @@ use crate::{
     causes::in_full,
     clock::Millis,
     guard::{
-        Claim, Claimed, Failure, Guard, GuardError, Owner, Pk, Record, Source, TakeOver, TakeOverKind,
+        Claim, Claimed, Failure, Guard, GuardError, Owner, Pk, Record, Source, Status, TakeOver, TakeOverKind,
         execution::{ExecutionLease, Owned},
     },
     message::{Delivery, Message},
@@ -100,15 +100,24 @@ fn no_verdict(jobs: &Jobs, delivery: &Delivery, pk: &Pk, error: &GuardError) -> 
 }
 
 /// After a run that the policy `open` let through: tries to record "done", so that a duplicate that comes when the store
-/// is back finds it. Best effort, and told when it fails.
+/// is back finds it. Best effort, and told when it fails. Work that had failed for good is still to be undone, which takes
+/// this message: it is then settled so, and not deleted.
 pub(super) async fn record_afterwards(
     jobs: &Jobs,
     guard: &Arc<dyn Guard>,
     pk: &Pk,
     identity: &Identity,
     delivery: &Delivery,
-) {
+) -> Option<Settlement> {
     let recorded = match claim(jobs, guard, pk, identity, delivery).await {
+        Ok(claim) if claim.claimed.status == Status::Failed => {
+            tracing::error!(%pk, "ran without a guard, and its record says that it has failed for good and is being undone");
+            let until = jobs.clock.wall() + jobs.backoff(1);
+            let undo = claim.claimed.undo.clone().unwrap_or_default();
+            // If it cannot be written, the claim lapses.
+            drop(claim.write(&claim.release_undone(claim.claimed.failures, until, undo)).await);
+            return Some(later(delivery, until, Delayed::Interrupted));
+        }
         Ok(claim) => {
             let written = claim.write(&claim.confirmation()).await;
             matches!(written, Ok(Owned::Applied | Owned::Done))
@@ -118,6 +127,7 @@ pub(super) async fn record_afterwards(
     if !recorded {
         tracing::warn!(%pk, "ran without a guard, and \"done\" could not be recorded: a duplicate will run again");
     }
+    None
 }
 
 impl Jobs {

@@ -182,7 +182,10 @@ impl Jobs {
         step: Option<String>,
         failed_now: bool,
     ) -> Settlement {
-        let failure = record.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
+        let mut failure = record.last_error.clone().unwrap_or_else(|| Failure::new("error", "not recorded"));
+        if record.undo.as_ref().is_some_and(|undo| undo.answer.is_none()) {
+            failure = Failure::new("undo_incomplete", format!("{}: {}", failure.code, failure.text));
+        }
         let mut note = self.note(message, failure, record.failure_id.clone().unwrap_or_default());
         note.failures = record.failures;
         note.takeovers = record.takeovers;

@@ -62,9 +62,9 @@ pub(super) async fn go_on_undoing(
         failures: record.failures,
         id: record.failure_id.clone().unwrap_or_else(|| failure_id(&[&claim.pk.0, &claim.fence.0.to_string()])),
     };
-    // An earlier version of the handler could undo it, this one cannot.
     if !jobs.handler.undoes() {
-        return bury(jobs, delivery, claim, &failed, record.undo.clone()).await;
+        let why = "this handler has no undo, and an earlier one, or another version of it, had one";
+        return incomplete(jobs, delivery, claim, &failed, (record.undo.clone().unwrap_or_default(), why)).await;
     }
     undo(jobs, delivery, slot, opened, claim, &failed).await
 }
@@ -78,12 +78,7 @@ async fn undo(
     failed: &Failed,
 ) -> Settlement {
     let counts = claim.claimed.undo.clone().unwrap_or_default();
-    let incomplete = async |counts: Undoing, why: &str| {
-        let text = format!("{}: {}; its undo: {why}", failed.failure.code, failed.failure.text);
-        tracing::error!(pk = %claim.pk, undo = why, "failed for good, and is not undone: a person has to see to it");
-        let failed = Failed { failure: Failure::new("undo_incomplete", text), ..failed.clone() };
-        bury(jobs, delivery, claim, &failed, Some(counts)).await
-    };
+    let incomplete = async |counts: Undoing, why: &str| incomplete(jobs, delivery, claim, failed, (counts, why)).await;
     if counts.takeovers > jobs.config.max_takeovers {
         let why = format!("{} workers died or lost their lease while they undid it", counts.takeovers);
         return incomplete(counts, &why).await;
@@ -120,6 +115,23 @@ async fn undo(
             }
         }
     }
+}
+
+/// It cannot be undone to the end by itself. The record keeps why the work has failed; that it is half undone is told by its
+/// counts without an answer, and by the dead letter.
+async fn incomplete(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    claim: &ExecutionLease,
+    failed: &Failed,
+    (counts, why): (Undoing, &str),
+) -> Settlement {
+    tracing::error!(pk = %claim.pk, undo = why, "failed for good, and is not undone: a person has to see to it");
+    let mut settlement = bury(jobs, delivery, claim, failed, Some(counts)).await;
+    if let Settlement::DeadLetter(letter) = &mut settlement {
+        letter.note.message = Failure::new("", format!("{}; its undo: {why}", letter.note.message)).text;
+    }
+    settlement
 }
 
 /// A handler's undo as work of its own, which keeps what it answered.

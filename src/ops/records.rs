@@ -12,7 +12,7 @@ use super::{Ops, OpsError};
 use crate::{
     clock::Millis,
     config::{GuardMode, Problem, QueueConfig},
-    guard::{Amend, FinishedSteps, GuardError, NotBefore, Operator, Owner, Pk, Record, Status, StepWord, Written},
+    guard::{Amend, FinishedSteps, GuardError, NotBefore, Operator, Owner, Pk, Record, StepWord, Written},
     key::{self, Key},
 };
 
@@ -101,7 +101,8 @@ impl Ops {
     ///
     /// # Errors
     /// [`OpsError::Held`] while a worker runs it, [`OpsError::Expired`] where it runs again anyway,
-    /// [`OpsError::Undoing`] where it is not undone to the end, and its steps are to be kept.
+    /// [`OpsError::Undoing`] where it is not undone to the end, and its steps are to be kept: some of what they did may be
+    /// undone.
     pub fn reset(
         &self,
         seen: &Record,
@@ -111,7 +112,7 @@ impl Ops {
     ) -> Result<Amend, OpsError> {
         self.lasts(seen)?;
         self.not_held(seen)?;
-        if seen.status == Status::Failed && steps == FinishedSteps::Keep {
+        if seen.is_half_undone() && steps == FinishedSteps::Keep {
             return Err(OpsError::Undoing);
         }
         Ok(Amend::reset(seen, steps, not_before, &self.operator(by)))

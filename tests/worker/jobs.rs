@@ -124,6 +124,18 @@ async fn s3_a_saga_is_done_or_undone_whenever_its_worker_dies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s3_a_charge_whose_answer_was_lost_at_the_last_attempt_is_refunded_by_its_key() {
+    let (bed, outside) = (TestBed::new(&["jobs"]), Arc::<Outside>::default());
+    outside.breaks("charge");
+    bed.send("jobs", saga::MESSAGE.replace("sold-out", "book"));
+    let vars: Vec<_> = VARS.into_iter().chain([("LEASEHOLD_MAX_ATTEMPTS", "1")]).collect();
+    let job = saga::Order(Arc::clone(&outside)).key(saga::key);
+    bed.worker(&vars).queue("jobs", job).run(bed.until_idle()).await.unwrap();
+    let effects = ["reserve", "charge", "ship", "refund", "unreserve"].map(|what| outside.count(what).1);
+    assert_eq!(effects, [1, 1, 0, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn s3_an_order_that_was_undone_and_is_put_back_is_done_under_new_keys() {
     let (bed, outside) = (TestBed::new(&["jobs"]), Arc::<Outside>::default());
     let job = || saga::Order(Arc::clone(&outside)).key(saga::key);

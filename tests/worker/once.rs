@@ -175,6 +175,34 @@ async fn s2_a_step_whose_beginning_is_not_known_to_be_recorded_does_not_begin_an
     }
 }
 
+struct SideBySide(Office);
+
+impl Handler for SideBySide {
+    type Payload = Raw;
+
+    async fn handle(&self, _: &Raw, cx: &JobContext) -> HandlerResult {
+        // The first fails while the beginning of the other is being written.
+        let fails = async {
+            sleep(Duration::from_millis(500)).await;
+            if self.0.post.lock().unwrap().pop().is_some() { Err(HandlerError::new("broke")) } else { Ok(()) }
+        };
+        let mail = cx.step_once("mail", |key| self.0.send(key.to_string()));
+        futures_util::future::try_join(fails, mail).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s2_a_step_that_is_dropped_while_its_beginning_is_written_has_not_begun() {
+    for fault in [Fault::Delay(Duration::from_secs(1)), Fault::DelayReply(Duration::from_secs(1))] {
+        let office = Office::new(&[Post::Sends]);
+        office.bed.guard_faults.next("step", fault);
+        let handler = SideBySide(office.clone());
+        office.bed.worker(&VARS).queue("jobs", handler).run(office.bed.until_idle()).await.unwrap();
+        assert_eq!((office.mails().len(), office.dead().len()), (1, 0), "{fault:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn s2_without_its_table_it_does_not_begin_even_where_the_rest_runs() {
     let office = Office::new(&[]);

@@ -8,6 +8,7 @@ use std::{
 use leasehold::{
     Handler, HandlerError, HandlerResult, JobContext, Raw, ResultExt, Shutdown, StopReport, Undo,
     guard::{Pk, Record, Status, StepState},
+    ops::dead_letters::{Fate, Redrive},
     testing::{Failure, Fault, TestBed},
 };
 use tokio::time::sleep;
@@ -170,8 +171,10 @@ async fn s3_an_undo_at_its_last_attempt_or_that_fails_for_good_is_dead_lettered_
         shop.run(&vars, shop.bed.until_idle()).await;
         assert_eq!(shop.log().iter().filter(|line| *line == "undo").count(), runs, "{acts:?}");
         assert_eq!(shop.dead(), told("undo_incomplete", "incomplete"));
-        let text = shop.record().last_error.unwrap().text;
+        let text = shop.bed.dead("jobs").remove(0).1.unwrap().message;
         assert!(text.starts_with("no_account: no such account; its undo: "), "{text}");
+        let record = shop.record();
+        assert!(record.is_half_undone() && record.last_error.unwrap().code == "no_account");
     }
 }
 
@@ -264,6 +267,51 @@ async fn s3_a_verdict_that_another_worker_made_void_undoes_nothing() {
     let (first, second) = tokio::join!(shop.run(&[], shop.bed.until_idle()), second);
     assert_eq!((first.done + second.done, first.dead + second.dead), (1, 0));
     assert!(!shop.log().contains(&"undo".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_what_is_half_undone_is_undone_first_when_it_is_put_back_and_only_then_runs_again() {
+    let shop = Shop::new(&[Act::FailForGood, Act::Succeed], &[Act::FailForGood, Act::Succeed], Undo::Undone);
+    shop.until_idle().await;
+    assert_eq!(shop.dead(), told("undo_incomplete", "incomplete"));
+    let letters = shop.bed.ops(&VARS).unwrap().dead_letters("jobs").await.unwrap();
+    let mut fates = Vec::new();
+    let dry = Redrive { dry_run: true, ..Redrive::default() };
+    letters.redrive(&dry, &Default::default(), |put| fates.push(put.fate)).await.unwrap();
+    assert_eq!(fates, [Fate::IsUndoneFirst]);
+    for (dead, lines) in [(told("no_account", "undone"), &["undo"][..]), (vec![], &["work", "jobs#a/charge/2"])] {
+        shop.log();
+        shop.log.lock().unwrap().extend(["work".to_owned(), "undo".to_owned()]);
+        sleep(Duration::from_secs(10)).await;
+        let letters = shop.bed.ops(&VARS).unwrap().dead_letters("jobs").await.unwrap();
+        letters.redrive(&Default::default(), &Default::default(), |_| {}).await.unwrap();
+        shop.until_idle().await;
+        assert_eq!(
+            (shop.dead(), shop.log()[2..].to_vec()),
+            (dead, lines.iter().map(|line| (*line).to_owned()).collect())
+        );
+    }
+    assert_eq!(shop.record().status, Status::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_a_handler_without_undo_that_meets_half_undone_work_tells_a_person() {
+    let shop = Shop::new(&[Act::FailForGood], &[Act::Hang], Undo::Undone);
+    drop(tokio::time::timeout(Duration::from_secs(5), shop.run(&[], Shutdown::new())).await);
+    let without = leasehold::handler(async |_: &Raw, _: &JobContext| Ok(()));
+    shop.bed.worker(&VARS).queue("jobs", without).run(shop.bed.until_idle()).await.unwrap();
+    assert_eq!(shop.dead(), told("undo_incomplete", "incomplete"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_a_run_without_the_table_leaves_the_message_by_which_its_work_is_undone() {
+    let shop = Shop::new(&[Act::FailForGood, Act::Succeed], &[Act::Hang, Act::Succeed], Undo::Undone);
+    drop(tokio::time::timeout(Duration::from_secs(5), shop.run(&[], Shutdown::new())).await);
+    sleep(Duration::from_secs(60)).await;
+    // Away when the message is claimed, and back when the run has ended.
+    shop.bed.guard_faults.next("claim", Fault::Fail(Failure::Denied));
+    let report = shop.run(&[("LEASEHOLD_GUARD_OUTAGE", "open")], shop.bed.until_idle()).await;
+    assert_eq!((report.done, shop.dead()), (0, told("no_account", "undone")));
 }
 
 struct Plain(Shop);

@@ -142,6 +142,16 @@ impl Recorder {
         }
     }
 
+    /// The key under which a step runs next, or ran.
+    pub(crate) fn key(&self, name: &str) -> StepKey {
+        let generation = match self.claim.step(name) {
+            Some(step) if step.state == StepState::Undone => step.generation.saturating_add(1),
+            Some(step) => step.generation,
+            None => 1,
+        };
+        StepKey::new(&self.claim.pk.0, name, generation)
+    }
+
     /// What is recorded of a step.
     pub(crate) fn recorded(&self, name: &str) -> Option<Step> {
         self.claim.step(name)
@@ -215,11 +225,9 @@ impl Recorder {
         if planted(Planted::OnceWithoutStart) {
             return Ok(());
         }
-        let written = self.write(running, StepState::Started, None).await;
-        if written.is_err() {
-            self.claim.takes_back(&running.name, running.as_it_is(StepState::Undone, None, &self.clock));
-        }
-        written
+        // Also when it is dropped meanwhile. Once it is recorded there is nothing to take back.
+        let _taken_back = TakesBack(self, running);
+        self.write(running, StepState::Started, None).await
     }
 
     async fn write(&self, running: &Running, state: StepState, result: Option<String>) -> HandlerResult {
@@ -247,6 +255,16 @@ impl Recorder {
     }
 }
 
+/// A step whose beginning is being written, and has not begun.
+struct TakesBack<'a>(&'a Recorder, &'a Running);
+
+impl Drop for TakesBack<'_> {
+    fn drop(&mut self) {
+        let Self(recorder, running) = self;
+        recorder.claim.takes_back(&running.name, running.as_it_is(StepState::Undone, None, &recorder.clock));
+    }
+}
+
 impl Running {
     fn as_it_is(&self, state: StepState, result: Option<String>, clock: &Clock) -> Step {
         Step { state, generation: self.generation, result, at: clock.wall() }
@@ -262,5 +280,5 @@ fn in_doubt(name: &str, why: impl fmt::Display) -> HandlerError {
         "step {name:?} may have taken effect, and is not run again: {why}. Find out, then say so: `leasehold guard reset … \
          --step {name} --done` or `--again`"
     );
-    HandlerError::new(text).permanent().reason("step_in_doubt")
+    HandlerError::new(text).permanent().reason("step_in_doubt").fixed()
 }

@@ -68,6 +68,8 @@ pub enum Fate {
     RunsAgain,
     /// It goes back to its queue, and whether it runs is for the record to say, which somebody holds or could not be read.
     GoesBack,
+    /// It goes back to its queue, where its undo is gone on with, which is half done; then it is dead-lettered again.
+    IsUndoneFirst,
     /// Its work is done: it is deleted here.
     IsDone,
     /// Its work is done, and is forced to run once more.
@@ -92,6 +94,7 @@ impl Fate {
         match self {
             Self::RunsAgain => "runs again",
             Self::GoesBack => "goes back",
+            Self::IsUndoneFirst => "is undone first",
             Self::IsDone => "was done",
             Self::IsForced => "is forced to run again",
             Self::IsCopy => "was a copy",
@@ -105,7 +108,7 @@ impl Fate {
     /// Whether it goes to its queue.
     #[must_use]
     pub fn is_put_back(self) -> bool {
-        matches!(self, Self::RunsAgain | Self::GoesBack | Self::IsForced)
+        matches!(self, Self::RunsAgain | Self::GoesBack | Self::IsUndoneFirst | Self::IsForced)
     }
 
     /// Whether it stays where it is.
@@ -236,6 +239,7 @@ impl Letter {
             Status::Done if !self.is_work_of(record) => Fate::GoesBack,
             Status::Done if force && !self.is_forced_already(record, from.clock_skew) => Fate::IsForced,
             Status::Done => Fate::IsDone,
+            Status::Dead if record.is_half_undone() => Fate::IsUndoneFirst,
             Status::Dead | Status::Released => Fate::RunsAgain,
             Status::Running if record.lease_until < now => Fate::RunsAgain,
             Status::Running | Status::Failed => Fate::GoesBack,

@@ -189,7 +189,7 @@ impl<'a, T: FnMut(&Put<'_>)> Pass<'a, T> {
     /// Of several copies of one failure the first goes back. The others are not needed even if that could not be sent, for
     /// then it stays. Of other letters of work that is forced none goes with it, for each could be one more effect.
     fn find_others(&mut self, one: &mut Meant) {
-        if !matches!(one.fate, Fate::RunsAgain | Fate::GoesBack | Fate::IsForced) {
+        if !one.fate.is_put_back() {
             return;
         }
         if let Some(id) = one.letter.failure_id().filter(|id| !id.is_empty())

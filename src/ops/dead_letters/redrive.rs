@@ -128,7 +128,7 @@ impl Redriven {
     /// How many went back to their queue, and were deleted here.
     #[must_use]
     pub fn put_back(&self) -> u64 {
-        let back = [Fate::RunsAgain, Fate::GoesBack, Fate::IsForced];
+        let back = [Fate::RunsAgain, Fate::GoesBack, Fate::IsUndoneFirst, Fate::IsForced];
         back.iter().filter_map(|fate| self.done.get(fate.word())).sum()
     }
 

@@ -204,6 +204,7 @@ fn fate(fate: Fate, letter: &Letter) -> String {
     let text = match fate {
         Fate::RunsAgain if finished.is_empty() => "it runs again, from the beginning",
         Fate::RunsAgain => return format!("it runs again; finished and not repeated: {}", finished.join(", ")),
+        Fate::IsUndoneFirst => "its undo is gone on with; then it is dead-lettered again, and can run again",
         Fate::GoesBack => "it goes back, and its record says whether it runs",
         Fate::IsDone => "it is cleaned away: its work is done by now",
         Fate::KeyIsLost => "it stays: SQS has replaced the id that was its key; send it anew",

@@ -87,6 +87,10 @@ What becomes of each message, one by one:
                payload passes, finished steps are not repeated
   goes back    the same, and its record, which somebody holds or could not be
                read, says whether it runs
+  is undone first
+               its undo was left half done (undo_incomplete): it is gone on
+               with, and then the message is dead-lettered again; what is put
+               back after that runs
   was done     its work is done by now: it is deleted here, and does not run
   was a copy   another copy of the same failure goes back: it is deleted here
   another of its work is forced

@@ -96,6 +96,7 @@ macro_rules! guard_contract {
                 g6_a_parked_record_is_released_and_counted,
                 g6_a_takeover_of_what_is_being_undone_counts_apart,
                 g11_anew_begins_at_zero_and_keeps_the_steps,
+            s3_work_that_is_half_undone_goes_on_being_undone_when_it_begins_anew,
                 g11_fresh_keeps_nothing,
                 s3_work_that_was_undone_begins_a_new_generation_of_steps,
             }

@@ -142,6 +142,17 @@ pub(crate) async fn g11_anew_begins_at_zero_and_keeps_the_steps(fixture: &impl G
     assert_eq!((taken.steps, taken.created_at), (seen.steps, seen.created_at));
 }
 
+pub(crate) async fn s3_work_that_is_half_undone_goes_on_being_undone_when_it_begins_anew(fixture: &impl GuardFixture) {
+    let key = Key::of(fixture);
+    bring_to(&key, "former", Status::Failed).await;
+    let Change::Bury { owner, now, failures, error, failure_id, expires_at, .. } = bury("former", None) else { return };
+    let undo = Some(Undoing { failures: 3, takeovers: 1, answer: None });
+    let seen = key.make(Change::Bury { owner, now, failures, error, failure_id, undo, expires_at }).await;
+    let taken = key.take("next", TakeOverKind::Anew).await;
+    assert_eq!((taken.status, taken.undo, taken.failure_id, taken.copied), (Status::Failed, None, None, false));
+    assert_eq!((taken.failures, taken.last_error, taken.steps), (seen.failures, seen.last_error, seen.steps));
+}
+
 pub(crate) async fn g11_fresh_keeps_nothing(fixture: &impl GuardFixture) {
     for status in [Status::Done, Status::Dead] {
         let key = Key::named(fixture, status.as_str());
