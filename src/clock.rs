@@ -261,6 +261,16 @@ mod tests {
             let time = Duration::from_millis(at) + Duration::from_nanos(nanos);
             let whole = whole_seconds(time);
             prop_assert!(whole.subsec_nanos() == 0 && whole >= time && whole - time < Duration::from_secs(1));
+            prop_assert_eq!(whole_seconds(whole), whole);
+        }
+
+        #[test]
+        fn l5_a_moment_is_as_far_from_another_as_the_clock_says_that_has_seen_more(passed: [u16; 2]) {
+            let [ticked, shown] = passed.map(|time| Duration::from_millis(time.into()));
+            let earlier = Clock::system().now();
+            let later = Moment { instant: earlier.instant + ticked, wall: earlier.wall + shown };
+            prop_assert_eq!(later.since(earlier), ticked.max(shown));
+            prop_assert_eq!(earlier.since(later), Duration::ZERO);
         }
 
         #[test]

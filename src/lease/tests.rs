@@ -177,6 +177,15 @@ async fn l7_no_storm_of_beats_just_below_the_cap_and_none_that_believes_in_fract
 }
 
 #[tokio::test(start_paused = true)]
+async fn l7_a_beat_is_worth_a_call_when_it_wins_more_than_a_tenth_of_the_lease() {
+    let (lease, _) = lease();
+    tokio::time::advance(LENGTH / LEAST_GROWTH).await;
+    assert!(!lease.can_grow());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(lease.can_grow());
+}
+
+#[tokio::test(start_paused = true)]
 async fn l4_failing_beats_are_told_once_until_one_succeeds() {
     let (lease, _) = lease();
     assert_eq!([lease.fails(), lease.fails(), lease.fails()], [true, false, false]);

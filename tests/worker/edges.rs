@@ -202,6 +202,7 @@ async fn l7_a_failure_just_short_of_twelve_hours_comes_again_and_is_counted_once
         let attempts: Vec<_> = runs.iter().map(|(attempt, _)| *attempt).collect();
         assert_eq!(attempts, [1, 2], "{guard}");
         assert_eq!((report.dead, bed.dead("jobs").len()), (1, 1), "{guard}");
+        assert_eq!(report.left, 0, "{guard}: no delay is refused for reaching past the cap");
         if guard == "claim" {
             assert!(runs[1].1 >= first.as_secs() + HOUR / 2, "the record keeps the wait: {runs:?}");
         }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     clock::{Seconds, backoff},
-    guard::{Claim, Owner, Pk, Source},
+    guard::{Claim, Owner, Pk, Source, Undoing},
     message::Note,
 };
 
@@ -37,20 +37,21 @@ fn sent(ago: Duration) -> Message {
     Message { sent_at: Some(before(ago)), ..Message::default() }
 }
 
+fn view<'a>(message: &'a Message, fingerprint: &'a str) -> View<'a> {
+    View {
+        message,
+        fingerprint: Some(fingerprint),
+        now: NOW,
+        skew: SKEW,
+        max_takeovers: 3,
+        unchanged_for: Duration::ZERO,
+        lease: LEASE,
+        park: secs(7),
+    }
+}
+
 fn look(record: &Record, message: &Message, fingerprint: &str) -> Found {
-    found(
-        record,
-        &View {
-            message,
-            fingerprint: Some(fingerprint),
-            now: NOW,
-            skew: SKEW,
-            max_takeovers: 3,
-            unchanged_for: Duration::ZERO,
-            lease: LEASE,
-            park: secs(7),
-        },
-    )
+    found(record, &view(message, fingerprint))
 }
 
 fn old(record: &Record) -> Found {
@@ -73,6 +74,23 @@ fn g4_a_running_claim_is_held_to_the_end_of_its_lease_and_the_skew() {
 }
 
 #[test]
+fn g4_a_lease_that_no_clock_within_the_skew_can_have_written_is_taken_over_once_it_stays_for_a_whole_lease() {
+    let farthest = NOW + LONGEST_VISIBILITY + SKEW * 2;
+    let absurd = farthest + Duration::from_millis(1);
+    let instant = Duration::from_millis(1);
+    let seen = |lease_until, unchanged_for| {
+        let running = Record { lease_until, ..record(Status::Running) };
+        found(&running, &View { unchanged_for, ..view(&sent(secs(600)), "same") })
+    };
+    let held = |until| Found::Held { until, why: Held::Running };
+    assert_eq!(seen(farthest, LEASE * 2), held(farthest + SKEW), "it can be one of ours");
+    assert_eq!(seen(absurd, LEASE - instant), held(NOW + LEASE));
+    for unchanged_for in [LEASE, LEASE + instant] {
+        assert_eq!(seen(absurd, unchanged_for), Found::TakeOver(TakeOverKind::AfterLapse));
+    }
+}
+
+#[test]
 fn g6_the_first_takeover_runs_the_next_are_parked_and_past_the_limit_it_is_claimed_to_be_buried() {
     let mut running = record(Status::Running);
     let kinds = [0, 1, 2, 3, 4].map(|takeovers| {
@@ -84,6 +102,18 @@ fn g6_the_first_takeover_runs_the_next_are_parked_and_past_the_limit_it_is_claim
     assert_eq!(kinds, [lapsed, parked, parked, lapsed, lapsed]);
     running.takeovers = 4;
     assert!(spent(&running, 5, 3).is_some_and(|failure| failure.code == "takeovers"));
+}
+
+#[test]
+fn g6_work_is_spent_at_its_last_failure_and_past_its_last_takeover() {
+    let spent = |failures, takeovers| {
+        let claimed = Record { failures, takeovers, ..record(Status::Running) };
+        spent(&claimed, 5, 3).map(|failure| failure.code)
+    };
+    assert_eq!([spent(0, 0), spent(4, 3)], [None, None]);
+    assert_eq!(spent(5, 0).as_deref(), Some("error"));
+    assert_eq!(spent(6, 0).as_deref(), Some("error"));
+    assert_eq!(spent(0, 4).as_deref(), Some("takeovers"));
 }
 
 #[test]
@@ -161,6 +191,15 @@ fn s3_failed_work_that_was_given_back_goes_on_and_counts_no_takeover() {
 }
 
 #[test]
+fn s3_a_lapsed_undo_has_takeovers_of_its_own() {
+    let undo = Undoing { takeovers: 1, ..Undoing::default() };
+    let failed = Record { takeovers: 3, undo: Some(undo), ..record(Status::Failed) };
+    assert_eq!(old(&failed), Found::TakeOver(TakeOverKind::Park { not_before: NOW + secs(7) }));
+    let failed = Record { takeovers: 1, undo: None, ..failed };
+    assert_eq!(old(&failed), Found::TakeOver(TakeOverKind::AfterLapse));
+}
+
+#[test]
 fn t6_on_its_last_receive_or_its_last_attempt_a_failure_is_final() {
     let limits = |attempt, is_last| Limits { attempt, max_attempts: 3, is_last, own_absence: false };
     let failed = || Ended::Returned(Err(HandlerError::new("no")));
@@ -172,6 +211,23 @@ fn t6_on_its_last_receive_or_its_last_attempt_a_failure_is_final() {
         matches!(next(running(), limits(3, true)), Next::StillRunning(Some(_))),
         "what may still run is no copy yet"
     );
+}
+
+#[test]
+fn g6_not_yet_and_a_handler_that_is_not_there_use_no_attempt_not_even_the_last() {
+    let last = Limits { attempt: 3, max_attempts: 3, is_last: true, own_absence: false };
+    let next = |error| next(Ended::Returned(Err(error)), last);
+    assert!(matches!(next(HandlerError::new("later").not_yet(LEASE)), Next::NotYet(LEASE)));
+    assert!(matches!(next(HandlerError::new("away").unavailable()), Next::Unavailable(None)));
+}
+
+#[test]
+fn g6_an_absence_that_is_the_keys_own_is_its_failure_and_told_as_one() {
+    let limits = |attempt| Limits { attempt, max_attempts: 3, is_last: false, own_absence: true };
+    let away = |limits| next(Ended::Returned(Err(HandlerError::new("away").unavailable().reason("refused"))), limits);
+    let Next::Retry { failure, delay: None } = away(limits(2)) else { panic!("{:?}", away(limits(2))) };
+    assert_eq!((&*failure.code, &*failure.text), ("unavailable", "away"));
+    assert!(matches!(away(limits(3)), Next::Bury(failure) if failure.code == "unavailable"));
 }
 
 #[test]
