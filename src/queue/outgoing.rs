@@ -11,7 +11,7 @@ use crate::message::{Attribute, Message};
 pub struct Outgoing {
     /// The body.
     pub body: String,
-    /// The message attributes, at most [`MOST_ATTRIBUTES`].
+    /// The message attributes, at most [`MOST_ATTRIBUTES`](super::MOST_ATTRIBUTES).
     pub attributes: BTreeMap<String, Attribute>,
     /// The message group id; required by FIFO queues.
     pub group: Option<String>,
