@@ -13,7 +13,9 @@ use super::{
 pub(super) fn judge(left: &BTreeMap<String, String>, config: &Config) -> (Vec<Problem>, Vec<Warning>) {
     let known = known_names(config);
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
-    for (name, value) in left.iter().filter(|(name, _)| !is_of_kubernetes(name)) {
+    let is_a_handler = left.contains_key("MESSAGE_ID") && left.contains_key("RECEIVE_COUNT");
+    let is_told = |name: &str| is_a_handler && is_told_to_programs(name);
+    for (name, value) in left.iter().filter(|(name, _)| !is_of_kubernetes(name) && !is_told(name)) {
         let variable = format!("{PREFIX}{name}");
         if let Some(meant) = meant(&name.to_uppercase(), config, &known) {
             let mend = if may_be_secret(&meant) {
@@ -82,6 +84,25 @@ fn stranger(name: &str) -> String {
         Some((setting, queue)) => format!("{PREFIX}QUEUES names no queue {queue:?} to have the setting {setting}"),
         None => "there is no such setting".to_owned(),
     }
+}
+
+/// Whether a program that handles a message is told it, and so everything that it runs, such as `leasehold send`.
+fn is_told_to_programs(name: &str) -> bool {
+    const TOLD: [&str; 12] = [
+        "ATTEMPT",
+        "ATTRIBUTES_OMITTED",
+        "DEADLINE",
+        "DEDUPLICATION_ID",
+        "FENCE",
+        "GROUP_ID",
+        "IDEMPOTENCY_KEY",
+        "MESSAGE_ID",
+        "QUEUE",
+        "RECEIVE_COUNT",
+        "STEPS",
+        "TRACE_HEADER",
+    ];
+    TOLD.contains(&name) || ["ATTRIBUTE_", "JOB_", "SNS_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether Kubernetes sets it for a service whose name begins with ours: `LEASEHOLD_PORT_9464_TCP`,

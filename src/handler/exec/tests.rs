@@ -256,3 +256,18 @@ fn recorded_results_go_along_as_far_as_there_is_room() {
     let many = told("x".repeat(64 * 1024 + 1));
     assert!(many.contains_key("LEASEHOLD_JOB_URL") && !many.contains_key("LEASEHOLD_STEPS"));
 }
+
+#[tokio::test]
+async fn what_a_program_is_told_is_no_setting_for_what_it_runs_itself() {
+    let mut message = message("");
+    (message.group, message.deduplication_id) = (Some("g".to_owned()), Some("d".to_owned()));
+    message.trace_header = Some("Root=1".to_owned());
+    message.sns = Some(Sns { topic_arn: "t".to_owned(), subject: Some("s".to_owned()), ..Sns::default() });
+    (0..2000).for_each(|n| drop(message.attributes.insert(format!("a{n}"), Attribute::text("x".repeat(100)))));
+    let told = Told { url: "http://127.0.0.1:1/jobs/1".to_owned(), token: "t".to_owned(), steps: "{}".to_owned() };
+    let told = facts::variables(&message, &JobContext::of(&message), Some(&told), Clock::system().wall());
+    let (config, warnings) = crate::Config::from_vars_for_tools(told.clone()).expect("no slip of a setting");
+    assert!(config.queues.is_empty() && warnings.is_empty(), "{warnings:?}");
+    let alone = [("LEASEHOLD_QUEUE".to_owned(), "x".to_owned())];
+    assert!(crate::Config::from_vars_for_tools(alone).is_err(), "outside of a program it is a slip");
+}
