@@ -7,11 +7,13 @@
 //     await job.stepOnce("mail", (key) => mail.send(charge));
 //
 // A step runs and its result, which must be JSON, is recorded; the next attempt gets the result and does not run it again.
-// The key is for the API that the step calls: it is the same on every attempt.
+// The key is for the API that the step calls: it is the same on every attempt. A name is good for one step of a run: in a
+// loop, `line-${number}`. A second use of it is refused, and the message dead-lettered.
 //
 // A Stopped says that the run must not go on: let it end your handler with any failure. Whether that uses an attempt, or is
 // for good, is known to Leasehold already.
 
+import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 
 const TRIES = 5; // A reply can be lost; whatever is asked twice is done once.
@@ -79,7 +81,8 @@ export class Job {
 
   async #step(name, work, how) {
     const path = `/steps/${encodeURIComponent(name)}`;
-    const begun = await this.#ask("POST", path, how);
+    // The call has a name of its own: a repeated request is no second use of the step's name, which would be refused.
+    const begun = await this.#ask("POST", path, { ...how, call: randomUUID() });
     if (begun.recorded) return begun.result;
     let result;
     try {

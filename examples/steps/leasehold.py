@@ -7,7 +7,8 @@
     job.step_once("mail", lambda key: mail.send(charge))
 
 A step runs and its result, which must be JSON, is recorded; the next attempt gets the result and does not run it again.
-The key is for the API that the step calls: it is the same on every attempt.
+The key is for the API that the step calls: it is the same on every attempt. A name is good for one step of a run: in a loop,
+f"line-{number}". A second use of it is refused, and the message dead-lettered.
 
 A Stopped says that the run must not go on: let it end your handler with any failure. Whether that uses an attempt, or
 is for good, is known to Leasehold already.
@@ -16,6 +17,7 @@ is for good, is known to Leasehold already.
 import http.client
 import json
 import os
+import secrets
 import time
 import urllib.error
 import urllib.parse
@@ -80,7 +82,8 @@ class Job:
 
     def _step(self, name, work, how):
         path = "/steps/" + urllib.parse.quote(name, safe="")
-        begun = self._ask("POST", path, how)
+        # The call has a name of its own: a repeated request is no second use of the step's name, which would be refused.
+        begun = self._ask("POST", path, {**how, "call": secrets.token_hex(16)})
         if begun["recorded"]:
             return begun["result"]
         try:

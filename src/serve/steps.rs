@@ -26,6 +26,9 @@ use crate::handler::{
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html>
 const MOST_TIME: f64 = 12.0 * 60.0 * 60.0;
 
+/// The longest name of a call, in bytes: any random number that is large enough, however it is written.
+const LONGEST_CALL: usize = 64;
+
 pub(super) fn routes(runs: Arc<Runs>) -> Router {
     Router::new()
         .route("/jobs/{run}", get(facts))
@@ -60,16 +63,22 @@ async fn more_time(State(runs): State<Arc<Runs>>, path: In<String>, request: Req
 }
 
 async fn begin(State(runs): State<Arc<Runs>>, path: In<(String, String)>, request: Request) -> Result<Response, Bad> {
+    const EXAMPLE: &str =
+        r#"{"once": true, "call": "5f3a9c"} with a call of 1 to 64 bytes, either of them, or nothing"#;
     #[derive(Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     struct Wanted {
         once: bool,
+        call: Option<String>,
     }
     let Path((run, step)) = path?;
     let line = find(&runs, &run, request.headers())?;
-    let Wanted { once } = read(request.into_body(), r#"{"once": true}, or nothing"#).await?;
+    let Wanted { once, call } = read(request.into_body(), EXAMPLE).await?;
+    if let Some(length) = call.as_ref().map(String::len).filter(|length| !(1..=LONGEST_CALL).contains(length)) {
+        return Err(Bad::malformed(format!("a call of {length} bytes"), EXAMPLE));
+    }
     let kind = if once { Kind::Once } else { Kind::Repeatable };
-    put(&line, Ask::Begin { step, kind }).await
+    put(&line, Ask::Begin { step, kind, call }).await
 }
 
 async fn done(State(runs): State<Arc<Runs>>, path: In<(String, String)>, request: Request) -> Result<Response, Bad> {

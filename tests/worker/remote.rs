@@ -188,7 +188,8 @@ async fn a_client_that_asks_again_gets_the_answer_that_it_lost() {
             let sent = office.request().await;
             let job = sent.job();
             for step in ["plain", "once"] {
-                let (path, wanted) = (format!("/steps/{step}"), json!({"once": step == "once"}).to_string());
+                let (path, wanted) =
+                    (format!("/steps/{step}"), json!({"once": step == "once", "call": "1"}).to_string());
                 let begun = (200, json!({"recorded": false, "key": format!("jobs#a/{step}")}));
                 for _ in 0..3 {
                     assert_eq!(job.ask("POST", &path, &wanted).await, begun);
@@ -206,11 +207,9 @@ async fn a_client_that_asks_again_gets_the_answer_that_it_lost() {
                 );
             }
             job.ask("POST", "/steps/bad", "").await;
-            assert_eq!(job.refused("POST", "/steps/bad", r#"{"once": true}"#).await, refusal(409, "step_repeated"));
             for _ in 0..2 {
                 assert_eq!(job.ask("DELETE", "/steps/bad", r#"{"refused": true}"#).await, DONE);
             }
-            assert_eq!(job.refused("POST", "/steps/bad", "").await, refusal(409, "step_repeated"));
             assert_eq!(job.refused("PUT", "/steps/bad", "").await, refusal(409, "step_not_begun"));
             for method in ["PUT", "DELETE"] {
                 assert_eq!(job.refused(method, "/steps/never", "").await, refusal(409, "step_not_begun"));
@@ -219,6 +218,111 @@ async fn a_client_that_asks_again_gets_the_answer_that_it_lost() {
         })
         .await;
     assert_eq!(office.record("a").status, Status::Done);
+}
+
+const A_CALL: &str = r#"{"call": "1"}"#;
+const ANOTHER: &str = r#"{"call": "2"}"#;
+
+#[tokio::test]
+async fn s1_a_second_use_of_a_name_is_refused_and_fails_the_work_for_good() {
+    let office = Office::new(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]).await;
+    let report = office
+        .work(&[("LEASEHOLD_CONCURRENCY", "1")], async || {
+            for (first, second) in [("", ""), ("", A_CALL), (A_CALL, ANOTHER)] {
+                for end in [None, Some("PUT"), Some("DELETE")] {
+                    let sent = office.request().await;
+                    let job = sent.job();
+                    assert_eq!(job.ask("POST", "/steps/line", first).await.0, 200);
+                    if let Some(method) = end {
+                        assert_eq!(job.ask(method, "/steps/line", "").await, DONE);
+                    }
+                    let (status, told) = job.ask("POST", "/steps/line", second).await;
+                    assert_eq!((status, &told["error"]), (409, &"step_repeated".into()), "{first} {second} {end:?}");
+                    assert_eq!(told["permanent"], true);
+                    // What goes well after it makes no difference.
+                    assert_eq!(job.ask("GET", "", "").await.0, 200);
+                    sent.reply("500 Oh").await;
+                }
+            }
+        })
+        .await;
+    assert_eq!(report.dead, 9);
+    assert!(office.bed.dead("jobs").iter().all(|(_, note)| note.as_ref().expect("a note").code == "step_repeated"));
+}
+
+#[tokio::test]
+async fn s1_a_second_use_of_a_name_that_an_earlier_attempt_recorded_is_refused_too() {
+    let office = Office::new(&["a"]).await;
+    office
+        .work(&[], async || {
+            let sent = office.request().await;
+            sent.job().ask("POST", "/steps/line", A_CALL).await;
+            assert_eq!(sent.job().ask("PUT", "/steps/line", "1").await, DONE);
+            sent.reply("500 Oh").await;
+            let sent = office.request().await;
+            for _ in 0..2 {
+                let recorded = (200, json!({"recorded": true, "result": 1}));
+                assert_eq!(sent.job().ask("POST", "/steps/line", A_CALL).await, recorded);
+            }
+            assert_eq!(sent.job().refused("POST", "/steps/line", ANOTHER).await, refusal(409, "step_repeated"));
+            sent.reply("200 OK").await;
+        })
+        .await;
+    assert_eq!(office.record("a").status, Status::Done, "an app that says it is done is believed");
+}
+
+#[tokio::test]
+async fn s2_a_once_step_is_begun_by_one_call_only() {
+    let office = Office::new(&["a", "b"]).await;
+    let report = office
+        .work(&[("LEASEHOLD_CONCURRENCY", "1")], async || {
+            for (first, second) in [
+                (r#"{"once": true, "call": "1"}"#, r#"{"once": true, "call": "2"}"#),
+                (r#"{"once": true}"#, r#"{"once": true}"#),
+            ] {
+                let sent = office.request().await;
+                let job = sent.job();
+                assert_eq!(job.ask("POST", "/steps/mail", first).await.1["recorded"], false);
+                for wanted in [second, ""] {
+                    let (status, told) = job.ask("POST", "/steps/mail", wanted).await;
+                    assert_eq!((status, &told["error"]), (409, &"step_in_doubt".into()), "{wanted}");
+                    assert_eq!(told["permanent"], true);
+                }
+                sent.reply("500 Oh").await;
+            }
+        })
+        .await;
+    assert_eq!(report.dead, 2);
+}
+
+#[tokio::test]
+async fn s1_a_step_that_ended_while_the_store_was_away_does_not_begin_again() {
+    let office = Office::new(&["a"]).await;
+    let away = || (0..4).for_each(|_| office.bed.guard_faults.next("step", Fault::Fail(Failure::Unavailable)));
+    office
+        .work(&[], async || {
+            let sent = office.request().await;
+            let job = sent.job();
+            for step in ["/steps/charge", "/steps/label"] {
+                assert_eq!(job.ask("POST", step, A_CALL).await.1["recorded"], false);
+            }
+            away();
+            assert_eq!(job.refused("PUT", "/steps/charge", "1").await, refusal(409, "interrupted"));
+            assert_eq!(job.ask("POST", "/steps/charge", A_CALL).await.1, json!({"recorded": true, "result": 1}));
+            assert_eq!(job.refused("DELETE", "/steps/charge", "").await, refusal(409, "step_recorded"));
+            away();
+            for method in ["DELETE", "POST", "DELETE"] {
+                let body = if method == "POST" { A_CALL } else { r#"{"refused": true}"# };
+                assert_eq!(job.refused(method, "/steps/label", body).await, refusal(409, "interrupted"), "{method}");
+            }
+            assert_eq!(job.refused("PUT", "/steps/label", "1").await, refusal(409, "step_not_begun"));
+            sent.reply("500 Oh").await;
+            let sent = office.request().await;
+            assert_eq!(sent.head["x-leasehold-steps"], r#"{"charge":1}"#);
+            assert_eq!(sent.job().ask("POST", "/steps/label", "").await.1["key"], "jobs#a/label/2");
+            sent.reply("200 OK").await;
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -344,12 +448,12 @@ async fn l1_a_run_that_lost_its_lease_is_told_so_and_begins_nothing() {
         .work_until(shutdown.clone(), &vars, async || {
             let sent = office.request().await;
             let job = sent.job();
-            job.ask("POST", "/steps/charge", "").await;
+            job.ask("POST", "/steps/charge", A_CALL).await;
             office.bed.guard_faults.always("renew", Fault::Fail(Failure::Unavailable));
             while job.ask("GET", "", "").await.0 == 200 {}
             assert_eq!(job.refused("GET", "", "").await, refusal(409, "lease_lost"));
             for path in ["/steps/mail", "/steps/charge"] {
-                assert_eq!(job.refused("POST", path, "").await, refusal(409, "lease_lost"));
+                assert_eq!(job.refused("POST", path, A_CALL).await, refusal(409, "lease_lost"));
             }
             assert_eq!(job.refused("POST", "/deadline", r#"{"seconds": 1}"#).await, refusal(409, "lease_lost"));
             // What has taken effect is recorded all the same.
@@ -394,12 +498,12 @@ async fn s1_a_result_that_is_too_large_is_recorded_as_done_and_fails_the_work_fo
                 let job = sent.job();
                 job.ask("POST", "/steps/small", "").await;
                 assert_eq!(job.ask("PUT", "/steps/small", format!("\"{}\"", "s".repeat(3000))).await, DONE);
-                job.ask("POST", "/steps/large", "").await;
+                job.ask("POST", "/steps/large", A_CALL).await;
                 let large = format!("\"{}\"", "x".repeat(size));
                 for _ in 0..2 {
                     assert_eq!(job.refused("PUT", "/steps/large", &large).await, refusal(413, "step_result_not_kept"));
                 }
-                assert_eq!(job.refused("POST", "/steps/large", "").await, refusal(409, "step_result_not_kept"));
+                assert_eq!(job.refused("POST", "/steps/large", A_CALL).await, refusal(409, "step_result_not_kept"));
                 sent.reply("500 Oh").await;
             }
         })
@@ -463,6 +567,14 @@ async fn what_makes_no_sense_is_refused_with_what_would_and_harms_no_run() {
                 ("POST", "/steps/a", &b"{\"once\": 1}"[..], refusal(400, "malformed")),
                 ("POST", "/steps/a", b"{\"onec\": true}", refusal(400, "malformed")),
                 ("POST", "/steps/a", b"\xff", refusal(400, "malformed")),
+                ("POST", "/steps/a", b"{\"call\": \"\"}", refusal(400, "malformed")),
+                ("POST", "/steps/a", b"{\"call\": 1}", refusal(400, "malformed")),
+                (
+                    "POST",
+                    "/steps/a",
+                    format!("{{\"call\": \"{}\"}}", "c".repeat(65)).as_bytes(),
+                    refusal(400, "malformed"),
+                ),
                 ("POST", "/steps/%FF", b"", refusal(400, "malformed")),
                 ("DELETE", "/steps/a", b"{\"refused\": \"yes\"}", refusal(400, "malformed")),
                 ("PATCH", "/steps/a", b"", refusal(405, "no_such_path")),
