@@ -557,6 +557,34 @@ async fn g6_a_step_that_cannot_be_recorded_for_now_uses_no_attempt() {
 }
 
 #[tokio::test]
+async fn g6_an_interruption_is_not_forgotten_before_something_is_written() {
+    let office = Office::new(&["a"]).await;
+    let report = office
+        .work(&[], async || {
+            for (round, how) in ["", r#"{"not_begun": true}"#, r#"{"refused": true}"#].into_iter().enumerate() {
+                let (charge, label) = (format!("/steps/charge-{round}"), format!("/steps/label-{round}"));
+                let sent = office.request().await;
+                assert_eq!(sent.head["x-leasehold-attempt"], "1", "{how}");
+                let job = sent.job();
+                job.ask("POST", &charge, "").await;
+                (0..4).for_each(|_| office.bed.guard_faults.next("step", Fault::Fail(Failure::Unavailable)));
+                assert_eq!(job.refused("PUT", &charge, "1").await, refusal(409, "interrupted"));
+                // All of these go well, and only the last one by a write.
+                assert_eq!(job.ask("GET", "", "").await.0, 200);
+                assert_eq!(job.ask("POST", "/deadline", r#"{"seconds": 1}"#).await.0, 200);
+                assert_eq!(job.ask("POST", &label, "").await.0, 200);
+                assert_eq!(job.ask("DELETE", &label, how).await, DONE);
+                sent.reply("500 Oh").await;
+            }
+            let sent = office.request().await;
+            assert_eq!(sent.head["x-leasehold-attempt"], "2");
+            sent.reply("200 OK").await;
+        })
+        .await;
+    assert_eq!((report.done, report.failed), (1, 1));
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused_with_what_would_and_harms_no_run() {
     let office = Office::new(&["a"]).await;
     let report = office

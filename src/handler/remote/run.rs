@@ -103,17 +103,24 @@ impl<'a> Askable<'a> {
         }
     }
 
-    /// What fails for good stays so. What interrupts does as long as nothing went well after it: a step that could not be
-    /// written may have been, the next time it was asked for.
+    /// What fails for good stays so. What interrupts does until a step is written: then what could not be is the past, and a
+    /// failure the work's own.
     fn remember(&mut self, given: &Answer) {
-        if self.refused.as_ref().is_some_and(|refusal| refusal.follows != Follows::Interruption) {
-            return;
+        let Err(refusal) = given else { return };
+        if refusal.follows != Follows::Nothing && !self.has_failed() {
+            self.refused = Some(refusal.clone());
         }
-        match given {
-            Ok(_) => self.refused = None,
-            Err(refusal) if refusal.follows != Follows::Nothing => self.refused = Some(refusal.clone()),
-            Err(_) => {}
+    }
+
+    /// A step was written just now.
+    fn is_written(&mut self) {
+        if !self.has_failed() {
+            self.refused = None;
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.refused.as_ref().is_some_and(|refusal| refusal.follows != Follows::Interruption)
     }
 
     async fn answer(&mut self, ask: Ask) -> Answer {
@@ -168,6 +175,9 @@ impl<'a> Askable<'a> {
             Ok(Begun::Recorded(result)) => (Progress::Done, recorded(&step, result.as_deref())),
             Ok(Begun::Runs(running)) => {
                 let answer = Ok(Some(begun(&running)));
+                if running.kind == Kind::Once {
+                    self.is_written();
+                }
                 (Progress::Runs(running), answer)
             }
             Err(error) => {
@@ -213,6 +223,7 @@ impl<'a> Askable<'a> {
         let kept = self.recorder.done(running, result).await.map_err(|error| Refusal::of(&error))?;
         let answer = if kept { Ok(None) } else { Err(too_large(&step)) };
         self.proceed(&step, Progress::Done);
+        self.is_written();
         answer
     }
 
@@ -257,10 +268,14 @@ impl<'a> Askable<'a> {
             Failure::Refused => error.definite(),
             Failure::NotBegun => error.not_yet(Duration::ZERO),
         };
+        let leaves_no_doubt = how == Failure::Refused || (how == Failure::NotBegun && running.kind == Kind::Once);
         let error = self.recorder.failed(running, error).await;
         // Where that could not be written the job tries on, and the step is over all the same.
         let refusal = (error.code() != FAILED).then(|| Refusal::of(&error));
         self.proceed(&step, refusal.clone().map_or(Progress::Failed, Progress::Refused));
+        if leaves_no_doubt && refusal.is_none() {
+            self.is_written();
+        }
         refusal.map_or(Ok(None), Err)
     }
 
