@@ -10,6 +10,9 @@
 // The key is for the API that the step calls: it is the same on every attempt. A name is good for one step of a run: in a
 // loop, `line-${number}`. A second use of it is refused, and the message dead-lettered.
 //
+// Side by side, wait for all of them before you answer, with Promise.allSettled: Promise.all gives up at the first error, and
+// your answer ends the run while other steps are still at work. They may run again, beside what is left of them.
+//
 // A Stopped says that the run must not go on: let it end your handler with any failure. Whether that uses an attempt, or is
 // for good, is known to Leasehold already.
 

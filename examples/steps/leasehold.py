@@ -10,6 +10,9 @@ A step runs and its result, which must be JSON, is recorded; the next attempt ge
 The key is for the API that the step calls: it is the same on every attempt. A name is good for one step of a run: in a loop,
 f"line-{number}". A second use of it is refused, and the message dead-lettered.
 
+Of steps in threads, wait for all before you answer: your answer ends the run, and a step that is still at work may run again,
+beside what is left of it.
+
 A Stopped says that the run must not go on: let it end your handler with any failure. Whether that uses an attempt, or
 is for good, is known to Leasehold already.
 """

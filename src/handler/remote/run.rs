@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
+use futures_util::FutureExt;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::Instant};
@@ -54,19 +55,20 @@ enum Progress {
     Refused(Refusal),
 }
 
-/// Does the work, and answers what it asks about its run meanwhile. With the work's end that is over; what was just being
-/// recorded then is recorded by the job.
+/// Does the work, and answers what it asks about its run meanwhile. With the work's end that is over; the ends of steps that
+/// were told by then are recorded by the job.
 pub(in crate::handler) async fn answering(
     run: Option<Askable<'_>>,
     work: impl Future<Output = HandlerResult>,
 ) -> HandlerResult {
     let Some(mut run) = run else { return work.await };
     let ended = tokio::select! {
-        // The work's end counts before any question; a client that is still asking then has given up on the answer.
+        // The work's end counts before any question: nothing begins after it. What was being recorded is the job's then.
         biased;
         ended = work => ended,
         never = run.answers() => match never {},
     };
+    run.take_last_ends();
     run.outcome(ended)
 }
 
@@ -100,6 +102,20 @@ impl<'a> Askable<'a> {
             self.remember(&given);
             // A client that has given up asks again.
             let _ = answer.send(given);
+        }
+    }
+
+    /// The work has ended: begins nothing more, and waits for nothing. Steps whose ends are told already have ended all the
+    /// same, and what is being recorded without an answer is left to the job.
+    fn take_last_ends(&mut self) {
+        while let Ok(Asked { ask, answer }) = self.asked.try_recv() {
+            if !matches!(ask, Ask::Done { .. } | Ask::Failed { .. }) {
+                continue;
+            }
+            if let Some(given) = self.answer(ask).now_or_never() {
+                self.remember(&given);
+                let _ = answer.send(given);
+            }
         }
     }
 
@@ -309,3 +325,6 @@ impl<'a> Askable<'a> {
         millis(self.cx.deadline().saturating_duration_since(Instant::now()))
     }
 }
+
+#[cfg(test)]
+mod tests;
