@@ -73,7 +73,7 @@ pub(crate) enum Ask {
     Done {
         /// Its name.
         step: String,
-        /// JSON; `None` where it is larger than anything that can be kept.
+        /// JSON; `None` where it is larger than anything that can be kept, or no JSON.
         result: Option<String>,
     },
     /// A step failed.

@@ -81,18 +81,25 @@ async fn begin(State(runs): State<Arc<Runs>>, path: In<(String, String)>, reques
     put(&line, Ask::Begin { step, kind, call }).await
 }
 
+/// A step took effect, so it is recorded, with whatever of its result can be kept.
 async fn done(State(runs): State<Arc<Runs>>, path: In<(String, String)>, request: Request) -> Result<Response, Bad> {
     let Path((run, step)) = path?;
     let line = find(&runs, &run, request.headers())?;
-    let result = match collect(request.into_body()).await? {
-        Some(bytes) if bytes.is_empty() => Some("null".to_owned()),
-        Some(bytes) => {
-            let result: Result<&RawValue, _> = serde_json::from_slice(&bytes);
-            Some(result.map_err(|error| Bad::malformed(error.to_string(), "the result as JSON"))?.get().to_owned())
+    let is_kept = match request.uri().query() {
+        None => true,
+        Some("result=none") => false,
+        Some(_) => {
+            return Err(Bad::malformed("there is no such query", "PUT {url}/steps/{name}, or with ?result=none"));
         }
-        None => None,
     };
-    put(&line, Ask::Done { step, result }).await
+    let body = collect(request.into_body()).await?.filter(|_| is_kept);
+    put(&line, Ask::Done { step, result: body.as_deref().and_then(result) }).await
+}
+
+/// The body as JSON; `None` if it is none.
+fn result(body: &[u8]) -> Option<String> {
+    let body = if body.is_empty() { b"null" } else { body };
+    serde_json::from_slice(body).ok().map(|json: &RawValue| json.get().to_owned())
 }
 
 async fn failed(State(runs): State<Arc<Runs>>, path: In<(String, String)>, request: Request) -> Result<Response, Bad> {

@@ -212,6 +212,44 @@ async fn s1_a_loop_that_uses_one_name_again_is_not_done_but_a_persons() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_a_step_whose_result_is_no_json_is_not_run_again() {
+    with_both(async |language| {
+        let bench = Bench::new().await;
+        bench.send(["a"]).await;
+        let script = match language {
+            Language::Python => {
+                "results = {'set': {1}, 'nan': math.nan, 'loop': []}\n\
+                 results['loop'].append(results['loop'])\n\
+                 for name, result in results.items():\n\
+                 \x20   try: job.step(name, lambda key: open('done.txt', 'a').write(name + '\\n') and result)\n\
+                 \x20   except leasehold.Stopped as stopped: open('said.txt', 'a').write(f'{stopped.code} {stopped.__cause__ is not None}\\n')\n\
+                 exit(1)"
+            }
+            Language::Node => {
+                "import { appendFileSync } from 'node:fs';
+                 const loop = [];
+                 loop.push(loop);
+                 for (const [name, result] of Object.entries({ set: () => 1, nan: 1n, loop })) {
+                   try {
+                     await job.step(name, () => (appendFileSync('done.txt', `${name}\\n`), result));
+                   } catch (stopped) {
+                     appendFileSync('said.txt', `${stopped.code} ${stopped.cause instanceof TypeError ? 'True' : stopped}\\n`);
+                   }
+                 }
+                 process.exit(1);"
+            }
+        };
+        let worker = client(&bench, language, script).start();
+        let dead = bench.dead_letters_until("it is dead-lettered", async || bench.messages().await == 0).await;
+        assert_eq!((dead.len(), &dead[0]["code"]), (1, &"step_result_not_kept".into()), "{dead:?}");
+        assert_eq!(bench.lines("said.txt"), ["step_result_not_kept True"; 3]);
+        assert_eq!(bench.lines("done.txt"), ["set", "nan", "loop"]);
+        worker.stops().await.clean_report();
+    })
+    .await;
+}
+
 /// Asks each question twice where the first answer is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_ask_again_where_a_reply_is_lost() {

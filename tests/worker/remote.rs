@@ -516,6 +516,34 @@ async fn s1_a_result_that_is_too_large_is_recorded_as_done_and_fails_the_work_fo
 }
 
 #[tokio::test]
+async fn s1_a_step_whose_result_is_no_json_is_done_without_one_and_fails_the_work_for_good() {
+    let bodies = [&b"{"[..], b"nothing", b"1 2", b"\"\xff\"", b"[1,]", b"NaN"].map(|body| ("", body));
+    let ends: Vec<_> = bodies.into_iter().chain([("?result=none", &b"1"[..]), ("?result=none", b"")]).collect();
+    let keys: Vec<_> = (0..ends.len()).map(|number| number.to_string()).collect();
+    let office = Office::new(&keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let report = office
+        .work(&[("LEASEHOLD_CONCURRENCY", "1")], async || {
+            for (query, body) in &ends {
+                let sent = office.request().await;
+                let job = sent.job();
+                job.ask("POST", "/steps/charge", A_CALL).await;
+                let path = format!("/steps/charge{query}");
+                for _ in 0..2 {
+                    assert_eq!(job.refused("PUT", &path, body).await, refusal(413, "step_result_not_kept"));
+                }
+                assert_eq!(job.refused("POST", "/steps/charge", A_CALL).await, refusal(409, "step_result_not_kept"));
+                sent.reply("500 Oh").await;
+            }
+        })
+        .await;
+    assert_eq!(report.dead, keys.len() as u64);
+    for key in &keys {
+        assert_eq!(office.step(key, "charge"), Some((StepState::Done, None)));
+        assert_eq!(office.record(key).last_error.expect("a reason").code, "step_result_not_kept");
+    }
+}
+
+#[tokio::test]
 async fn g6_a_step_that_cannot_be_recorded_for_now_uses_no_attempt() {
     let office = Office::new(&["a"]).await;
     let report = office
@@ -615,9 +643,7 @@ async fn what_makes_no_sense_is_refused_with_what_would_and_harms_no_run() {
                 assert_eq!(job.refused(method, path, body).await, expected, "{method} {path}");
             }
             job.ask("POST", "/steps/a", "").await;
-            for result in [&b"{"[..], b"nothing", b"1 2", b"\"\xff\"", b"[1,]"] {
-                assert_eq!(job.refused("PUT", "/steps/a", result).await, refusal(400, "malformed"));
-            }
+            assert_eq!(job.refused("PUT", "/steps/a?result=1", "1").await, refusal(400, "malformed"));
             assert_eq!(job.ask("PUT", "/steps/a", "").await, DONE);
             let mut raw = TcpStream::connect(&job.address).await.unwrap();
             raw.write_all(b"\x16\x03 this is no HTTP\r\n\r\n").await.unwrap();
