@@ -78,9 +78,9 @@ export class Job {
     return this.#ask("GET", "");
   }
 
-  // Asks for that much more time than HANDLER_TIMEOUT gives.
+  // Sees to it that at least so much time is left from now on, whatever HANDLER_TIMEOUT gives.
   extend(seconds) {
-    return this.#ask("POST", "/deadline", JSON.stringify({ seconds }));
+    return this.#ask("POST", "/deadline", JSON.stringify({ at_least: seconds }));
   }
 
   async #step(name, work, how) {

@@ -81,8 +81,8 @@ class Job:
         return self._ask("GET", "")
 
     def extend(self, seconds):
-        """Asks for that much more time than HANDLER_TIMEOUT gives."""
-        return self._ask("POST", "/deadline", json.dumps({"seconds": seconds}))
+        """Sees to it that at least so much time is left from now on, whatever HANDLER_TIMEOUT gives."""
+        return self._ask("POST", "/deadline", json.dumps({"at_least": seconds}))
 
     def _step(self, name, work, how):
         path = "/steps/" + urllib.parse.quote(name, safe="")

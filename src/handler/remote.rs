@@ -83,8 +83,11 @@ pub(crate) enum Ask {
         /// What is known of it.
         how: Failure,
     },
-    /// More time is needed.
-    MoreTime(Duration),
+    /// So much time has to be left from now on. Asked again, it makes hardly a difference.
+    TimeLeft {
+        /// No less than this.
+        at_least: Duration,
+    },
 }
 
 /// What is known of a step that failed.

@@ -22,7 +22,7 @@ use crate::handler::{
     steps::Kind,
 };
 
-/// More time at once than this is a mistake: no message can be kept from others for longer than 12 hours.
+/// Asking for more time than this is a mistake: no message can be kept from others for longer than 12 hours.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html>
 const MOST_TIME: f64 = 12.0 * 60.0 * 60.0;
 
@@ -47,19 +47,19 @@ async fn facts(State(runs): State<Arc<Runs>>, path: In<String>, headers: HeaderM
 }
 
 async fn more_time(State(runs): State<Arc<Runs>>, path: In<String>, request: Request) -> Result<Response, Bad> {
-    const EXAMPLE: &str = r#"{"seconds": 60}"#;
+    const EXAMPLE: &str = r#"{"at_least": 60}"#;
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Wanted {
-        seconds: f64,
+        at_least: f64,
     }
     let Path(run) = path?;
     let line = find(&runs, &run, request.headers())?;
-    let Wanted { seconds } = read(request.into_body(), EXAMPLE).await?;
-    if !(seconds > 0.0 && seconds <= MOST_TIME) {
-        return Err(Bad::malformed(format!("{seconds} seconds are not between 0 and {MOST_TIME}"), EXAMPLE));
+    let Wanted { at_least } = read(request.into_body(), EXAMPLE).await?;
+    if !(at_least > 0.0 && at_least <= MOST_TIME) {
+        return Err(Bad::malformed(format!("{at_least} seconds are not between 0 and {MOST_TIME}"), EXAMPLE));
     }
-    put(&line, Ask::MoreTime(Duration::from_secs_f64(seconds))).await
+    put(&line, Ask::TimeLeft { at_least: Duration::from_secs_f64(at_least) }).await
 }
 
 async fn begin(State(runs): State<Arc<Runs>>, path: In<(String, String)>, request: Request) -> Result<Response, Bad> {

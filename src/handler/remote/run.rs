@@ -145,7 +145,7 @@ impl<'a> Askable<'a> {
             Ask::Begin { step, kind, call } => self.begin(step, kind, call).await,
             Ask::Done { step, result } => self.done(step, result).await,
             Ask::Failed { step, how } => self.failed(step, how).await,
-            Ask::MoreTime(time) => self.more_time(time),
+            Ask::TimeLeft { at_least } => self.more_time(at_least),
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Askable<'a> {
             key: self.cx.key(),
             fence: self.cx.fence(),
             attempt: self.cx.attempt(),
-            deadline_ms: self.deadline_left(),
+            deadline_ms: millis(self.time_left()),
             lease_ms: millis(self.recorder.lease_left()),
             steps: steps.collect(),
         })))
@@ -295,14 +295,14 @@ impl<'a> Askable<'a> {
         refusal.map_or(Ok(None), Err)
     }
 
-    fn more_time(&self, time: Duration) -> Answer {
+    fn more_time(&self, at_least: Duration) -> Answer {
         #[derive(Serialize)]
         struct Deadline {
             deadline_ms: u64,
         }
         self.may_go_on()?;
-        self.cx.extend_deadline(time);
-        Ok(Some(json(&Deadline { deadline_ms: self.deadline_left() })))
+        self.cx.extend_deadline(at_least.saturating_sub(self.time_left()));
+        Ok(Some(json(&Deadline { deadline_ms: millis(self.time_left()) })))
     }
 
     /// Whether the run is still this worker's own, and not told to stop.
@@ -321,8 +321,8 @@ impl<'a> Askable<'a> {
         Err(Refusal::interruption(code, format!("the run is to stop: {why}")))
     }
 
-    fn deadline_left(&self) -> u64 {
-        millis(self.cx.deadline().saturating_duration_since(Instant::now()))
+    fn time_left(&self) -> Duration {
+        self.cx.deadline().saturating_duration_since(Instant::now())
     }
 }
 
