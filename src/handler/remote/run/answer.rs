@@ -1,4 +1,5 @@
-//! What a run answers: JSON that its clients read, and refusals with their codes.
+//! What a run answers: JSON that its clients read, and refusals with their codes. Each says what is wrong and how to mend
+//! it; when one is given is for the run to say.
 
 use std::{collections::BTreeMap, time::Duration};
 
