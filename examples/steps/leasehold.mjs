@@ -6,12 +6,18 @@
 //     const charge = await job.step("charge", (key) => bank.charge(cents, { idempotencyKey: key }));
 //     await job.stepOnce("mail", (key) => mail.send(charge));
 //
-// A step runs and its result, which must be JSON, is recorded; the next attempt gets the result and does not run it again.
-// The key is for the API that the step calls: it is the same on every attempt.
+// A step runs and its result, which must be JSON, is recorded; the next attempt gets the result and does not run it again. One
+// whose result is none is recorded too, and the message dead-lettered: nobody knows what to go on with.
+// The key is for the API that the step calls: it is the same on every attempt. A name is good for one step of a run: in a
+// loop, `line-${number}`. A second use of it is refused, and the message dead-lettered.
+//
+// Side by side, wait for all of them before you answer, with Promise.allSettled: Promise.all gives up at the first error, and
+// your answer ends the run while other steps are still at work. They may run again, beside what is left of them.
 //
 // A Stopped says that the run must not go on: let it end your handler with any failure. Whether that uses an attempt, or is
 // for good, is known to Leasehold already.
 
+import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 
 const TRIES = 5; // A reply can be lost; whatever is asked twice is done once.
@@ -72,26 +78,43 @@ export class Job {
     return this.#ask("GET", "");
   }
 
-  // Asks for that much more time than HANDLER_TIMEOUT gives.
+  // Sees to it that at least so much time is left from now on, whatever HANDLER_TIMEOUT gives.
   extend(seconds) {
-    return this.#ask("POST", "/deadline", { seconds });
+    return this.#ask("POST", "/deadline", JSON.stringify({ at_least: seconds }));
   }
 
   async #step(name, work, how) {
     const path = `/steps/${encodeURIComponent(name)}`;
-    const begun = await this.#ask("POST", path, how);
+    // The call has a name of its own: a repeated request is no second use of the step's name, which would be refused.
+    const begun = await this.#ask("POST", path, JSON.stringify({ ...how, call: randomUUID() }));
     if (begun.recorded) return begun.result;
     let result;
     try {
       result = (await work(begun.key)) ?? null;
     } catch (error) {
       const known = { refused: error instanceof Refused, not_begun: error instanceof NotBegun };
-      await this.#ask("DELETE", path, known);
+      await this.#ask("DELETE", path, JSON.stringify(known));
       throw error;
     }
-    await this.#ask("PUT", path, result);
+    let text;
+    try {
+      text = JSON.stringify(result);
+      if (text === undefined) throw new TypeError(`a ${typeof result} is no JSON`);
+    } catch (error) {
+      return this.#notKept(path, error);
+    }
+    await this.#ask("PUT", path, text);
     this.recorded[name] = result;
     return result;
+  }
+
+  // The step took effect, whatever its result is: that is recorded, so that it never runs again, and refused.
+  async #notKept(path, why) {
+    try {
+      await this.#ask("PUT", `${path}?result=none`);
+    } catch (stopped) {
+      throw Object.assign(stopped, { cause: why });
+    }
   }
 
   async #results() {
@@ -105,7 +128,7 @@ export class Job {
       let reply, text;
       try {
         const signal = AbortSignal.timeout(TIMEOUT);
-        reply = await fetch(this.#url + path, { method, headers, signal, body: method === "GET" ? undefined : JSON.stringify(body) });
+        reply = await fetch(this.#url + path, { method, headers, signal, body });
         text = await reply.text();
       } catch (error) {
         if (tries === TRIES) throw new Stopped("unreachable", `${this.#url} does not answer: ${error.cause ?? error}`);

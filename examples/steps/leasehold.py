@@ -6,8 +6,13 @@
     charge = job.step("charge", lambda key: bank.charge(cents, idempotency_key=key))
     job.step_once("mail", lambda key: mail.send(charge))
 
-A step runs and its result, which must be JSON, is recorded; the next attempt gets the result and does not run it again.
-The key is for the API that the step calls: it is the same on every attempt.
+A step runs and its result, which must be JSON, is recorded; the next attempt gets the result and does not run it again. One
+whose result is none is recorded too, and the message dead-lettered: nobody knows what to go on with.
+The key is for the API that the step calls: it is the same on every attempt. A name is good for one step of a run: in a loop,
+f"line-{number}". A second use of it is refused, and the message dead-lettered.
+
+Of steps in threads, wait for all before you answer: your answer ends the run, and a step that is still at work may run again,
+beside what is left of it.
 
 A Stopped says that the run must not go on: let it end your handler with any failure. Whether that uses an attempt, or
 is for good, is known to Leasehold already.
@@ -16,6 +21,7 @@ is for good, is known to Leasehold already.
 import http.client
 import json
 import os
+import secrets
 import time
 import urllib.error
 import urllib.parse
@@ -75,34 +81,46 @@ class Job:
         return self._ask("GET", "")
 
     def extend(self, seconds):
-        """Asks for that much more time than HANDLER_TIMEOUT gives."""
-        return self._ask("POST", "/deadline", {"seconds": seconds})
+        """Sees to it that at least so much time is left from now on, whatever HANDLER_TIMEOUT gives."""
+        return self._ask("POST", "/deadline", json.dumps({"at_least": seconds}))
 
     def _step(self, name, work, how):
         path = "/steps/" + urllib.parse.quote(name, safe="")
-        begun = self._ask("POST", path, how)
+        # The call has a name of its own: a repeated request is no second use of the step's name, which would be refused.
+        begun = self._ask("POST", path, json.dumps({**how, "call": secrets.token_hex(16)}))
         if begun["recorded"]:
             return begun["result"]
         try:
             result = work(begun["key"])
         except Exception as error:
             known = {"refused": isinstance(error, Refused), "not_begun": isinstance(error, NotBegun)}
-            self._ask("DELETE", path, known)
+            self._ask("DELETE", path, json.dumps(known))
             raise
-        self._ask("PUT", path, result)
+        try:
+            text = json.dumps(result, allow_nan=False)
+        except Exception as error:
+            return self._not_kept(path, error)
+        self._ask("PUT", path, text)
         self.recorded[name] = result
         return result
+
+    def _not_kept(self, path, why):
+        """The step took effect, whatever its result is: that is recorded, so that it never runs again, and refused."""
+        try:
+            self._ask("PUT", path + "?result=none")
+        except Stopped as stopped:
+            raise stopped from why
 
     def _results(self):
         steps = self._ask("GET", "")["steps"]
         return {name: step["result"] for name, step in steps.items() if "result" in step}
 
-    def _ask(self, method, path, body=None):
+    def _ask(self, method, path, body=""):
         for tries_left in reversed(range(TRIES)):
             request = urllib.request.Request(
                 self._url + path,
                 method=method,
-                data=None if method == "GET" else json.dumps(body).encode(),
+                data=None if method == "GET" else body.encode(),
                 headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
             )
             try:

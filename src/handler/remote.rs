@@ -66,12 +66,14 @@ pub(crate) enum Ask {
         step: String,
         /// Whether it may run again while nobody knows how it ended.
         kind: Kind,
+        /// What the client calls this use of the name, so that it can ask again. Without it nobody can.
+        call: Option<String>,
     },
     /// A step took effect.
     Done {
         /// Its name.
         step: String,
-        /// JSON; `None` where it is larger than anything that can be kept.
+        /// JSON; `None` where it is larger than anything that can be kept, or no JSON.
         result: Option<String>,
     },
     /// A step failed.
@@ -81,8 +83,11 @@ pub(crate) enum Ask {
         /// What is known of it.
         how: Failure,
     },
-    /// More time is needed.
-    MoreTime(Duration),
+    /// So much time has to be left from now on. Asked again, it makes hardly a difference.
+    TimeLeft {
+        /// No less than this.
+        at_least: Duration,
+    },
 }
 
 /// What is known of a step that failed.
@@ -224,6 +229,12 @@ impl Refusal {
         Self { code: code.into(), what, mend, follows: Follows::Nothing }
     }
 
+    /// The work fails for good.
+    fn failure(code: impl Into<Cow<'static, str>>, what: String) -> Self {
+        const MEND: &str = "answer with any failure: the message is then dead-lettered, with this as its reason";
+        Self { code: code.into(), what, mend: MEND, follows: Follows::Failure }
+    }
+
     /// The run has to end.
     fn interruption(code: impl Into<Cow<'static, str>>, what: String) -> Self {
         const MEND: &str = "stop and answer with any failure: the work comes again, and uses no attempt";
@@ -232,10 +243,9 @@ impl Refusal {
 
     /// What a recorder has said no for.
     fn of(error: &HandlerError) -> Self {
-        const MEND: &str = "answer with any failure: the message is then dead-lettered, with this as its reason";
         let what = error.to_string();
         if error.verdict == Verdict::Permanent {
-            Self { code: error.code().to_owned().into(), what, mend: MEND, follows: Follows::Failure }
+            Self::failure(error.code().to_owned(), what)
         } else {
             Self::interruption(error.code().to_owned(), what)
         }

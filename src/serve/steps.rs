@@ -22,9 +22,12 @@ use crate::handler::{
     steps::Kind,
 };
 
-/// More time at once than this is a mistake: no message can be kept from others for longer than 12 hours.
+/// Asking for more time than this is a mistake: no message can be kept from others for longer than 12 hours.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html>
 const MOST_TIME: f64 = 12.0 * 60.0 * 60.0;
+
+/// The longest name of a call, in bytes: any random number that is large enough, however it is written.
+const LONGEST_CALL: usize = 64;
 
 pub(super) fn routes(runs: Arc<Runs>) -> Router {
     Router::new()
@@ -44,46 +47,59 @@ async fn facts(State(runs): State<Arc<Runs>>, path: In<String>, headers: HeaderM
 }
 
 async fn more_time(State(runs): State<Arc<Runs>>, path: In<String>, request: Request) -> Result<Response, Bad> {
-    const EXAMPLE: &str = r#"{"seconds": 60}"#;
+    const EXAMPLE: &str = r#"{"at_least": 60}"#;
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Wanted {
-        seconds: f64,
+        at_least: f64,
     }
     let Path(run) = path?;
     let line = find(&runs, &run, request.headers())?;
-    let Wanted { seconds } = read(request.into_body(), EXAMPLE).await?;
-    if !(seconds > 0.0 && seconds <= MOST_TIME) {
-        return Err(Bad::malformed(format!("{seconds} seconds are not between 0 and {MOST_TIME}"), EXAMPLE));
+    let Wanted { at_least } = read(request.into_body(), EXAMPLE).await?;
+    if !(at_least > 0.0 && at_least <= MOST_TIME) {
+        return Err(Bad::malformed(format!("{at_least} seconds are not between 0 and {MOST_TIME}"), EXAMPLE));
     }
-    put(&line, Ask::MoreTime(Duration::from_secs_f64(seconds))).await
+    put(&line, Ask::TimeLeft { at_least: Duration::from_secs_f64(at_least) }).await
 }
 
 async fn begin(State(runs): State<Arc<Runs>>, path: In<(String, String)>, request: Request) -> Result<Response, Bad> {
+    const EXAMPLE: &str =
+        r#"{"once": true, "call": "5f3a9c"} with a call of 1 to 64 bytes, either of them, or nothing"#;
     #[derive(Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     struct Wanted {
         once: bool,
+        call: Option<String>,
     }
     let Path((run, step)) = path?;
     let line = find(&runs, &run, request.headers())?;
-    let Wanted { once } = read(request.into_body(), r#"{"once": true}, or nothing"#).await?;
+    let Wanted { once, call } = read(request.into_body(), EXAMPLE).await?;
+    if let Some(length) = call.as_ref().map(String::len).filter(|length| !(1..=LONGEST_CALL).contains(length)) {
+        return Err(Bad::malformed(format!("a call of {length} bytes"), EXAMPLE));
+    }
     let kind = if once { Kind::Once } else { Kind::Repeatable };
-    put(&line, Ask::Begin { step, kind }).await
+    put(&line, Ask::Begin { step, kind, call }).await
 }
 
+/// A step took effect, so it is recorded, with whatever of its result can be kept.
 async fn done(State(runs): State<Arc<Runs>>, path: In<(String, String)>, request: Request) -> Result<Response, Bad> {
     let Path((run, step)) = path?;
     let line = find(&runs, &run, request.headers())?;
-    let result = match collect(request.into_body()).await? {
-        Some(bytes) if bytes.is_empty() => Some("null".to_owned()),
-        Some(bytes) => {
-            let result: Result<&RawValue, _> = serde_json::from_slice(&bytes);
-            Some(result.map_err(|error| Bad::malformed(error.to_string(), "the result as JSON"))?.get().to_owned())
+    let is_kept = match request.uri().query() {
+        None => true,
+        Some("result=none") => false,
+        Some(_) => {
+            return Err(Bad::malformed("there is no such query", "PUT {url}/steps/{name}, or with ?result=none"));
         }
-        None => None,
     };
-    put(&line, Ask::Done { step, result }).await
+    let body = collect(request.into_body()).await?.filter(|_| is_kept);
+    put(&line, Ask::Done { step, result: body.as_deref().and_then(result) }).await
+}
+
+/// The body as JSON; `None` if it is none.
+fn result(body: &[u8]) -> Option<String> {
+    let body = if body.is_empty() { b"null" } else { body };
+    serde_json::from_slice(body).ok().map(|json: &RawValue| json.get().to_owned())
 }
 
 async fn failed(State(runs): State<Arc<Runs>>, path: In<(String, String)>, request: Request) -> Result<Response, Bad> {

@@ -1,6 +1,6 @@
 //! Steps of apps and programs: the examples are killed between two of them, and go on after the first.
 
-use std::{fs, process::Stdio};
+use std::{collections::BTreeMap, fs, process::Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
@@ -168,6 +168,88 @@ async fn l8_a_program_has_the_time_that_it_asks_for() {
     assert_eq!(ended.clean_report().get("failed"), None);
 }
 
+/// A client in another language: runs the script, with `job` and `step(name, work)` at hand, as a program of the worker.
+fn client(bench: &Bench, language: Language, script: &str) -> Settings {
+    let file = match language {
+        Language::Python => "client.py",
+        Language::Node => "client.mjs",
+    };
+    let begin = match language {
+        Language::Python => "import leasehold, math\njob = leasehold.Job.of_environment()\n".to_owned(),
+        Language::Node => {
+            format!("import {{ Job }} from '{FOLDER}/leasehold.mjs';\nconst job = await Job.ofEnvironment();\n")
+        }
+    };
+    fs::write(bench.path(file), begin + script).expect("is written");
+    bench
+        .settings("")
+        .short_leases()
+        .set("LEASEHOLD_JOBS_HANDLER", format!("exec:{} {}", language.interpreter(), bench.path(file).display()))
+        .set("PYTHONPATH", FOLDER)
+        .set("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_a_loop_that_uses_one_name_again_is_not_done_but_a_persons() {
+    with_both(async |language| {
+        let bench = Bench::new().await;
+        bench.send(["a"]).await;
+        let script = match language {
+            Language::Python => {
+                "for line in '12': job.step('line', lambda key: open('lines.txt', 'a').write(line + '\\n'))"
+            }
+            Language::Node => {
+                "import { appendFileSync } from 'node:fs';
+                 for (const line of '12') await job.step('line', () => appendFileSync('lines.txt', `${line}\\n`));"
+            }
+        };
+        let worker = client(&bench, language, script).start();
+        let dead = bench.dead_letters_until("it is dead-lettered", async || bench.messages().await == 0).await;
+        assert_eq!((dead.len(), &dead[0]["code"]), (1, &"step_repeated".into()), "{dead:?}");
+        assert_eq!(bench.lines("lines.txt"), ["1"]);
+        worker.stops().await.clean_report();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_a_step_whose_result_is_no_json_is_not_run_again() {
+    with_both(async |language| {
+        let bench = Bench::new().await;
+        bench.send(["a"]).await;
+        let script = match language {
+            Language::Python => {
+                "results = {'set': {1}, 'nan': math.nan, 'loop': []}\n\
+                 results['loop'].append(results['loop'])\n\
+                 for name, result in results.items():\n\
+                 \x20   try: job.step(name, lambda key: open('done.txt', 'a').write(name + '\\n') and result)\n\
+                 \x20   except leasehold.Stopped as stopped: open('said.txt', 'a').write(f'{stopped.code} {stopped.__cause__ is not None}\\n')\n\
+                 exit(1)"
+            }
+            Language::Node => {
+                "import { appendFileSync } from 'node:fs';
+                 const loop = [];
+                 loop.push(loop);
+                 for (const [name, result] of Object.entries({ set: () => 1, nan: 1n, loop })) {
+                   try {
+                     await job.step(name, () => (appendFileSync('done.txt', `${name}\\n`), result));
+                   } catch (stopped) {
+                     appendFileSync('said.txt', `${stopped.code} ${stopped.cause instanceof TypeError ? 'True' : stopped}\\n`);
+                   }
+                 }
+                 process.exit(1);"
+            }
+        };
+        let worker = client(&bench, language, script).start();
+        let dead = bench.dead_letters_until("it is dead-lettered", async || bench.messages().await == 0).await;
+        assert_eq!((dead.len(), &dead[0]["code"]), (1, &"step_result_not_kept".into()), "{dead:?}");
+        assert_eq!(bench.lines("said.txt"), ["step_result_not_kept True"; 3]);
+        assert_eq!(bench.lines("done.txt"), ["set", "nan", "loop"]);
+        worker.stops().await.clean_report();
+    })
+    .await;
+}
+
 /// Asks each question twice where the first answer is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_ask_again_where_a_reply_is_lost() {
@@ -221,8 +303,11 @@ async fn clients_ask_again_where_a_reply_is_lost() {
             asked
         };
         let (output, asked) = timeout(SOON, async { tokio::join!(client, answers) }).await.expect("ends soon");
-        let (begin, done) = ("POST /jobs/1/steps/a%20b%2Fc HTTP/1.1 {}", "PUT /jobs/1/steps/a%20b%2Fc HTTP/1.1 \"k\"");
-        assert_eq!(asked, [begin, begin, done, done]);
+        let done = "PUT /jobs/1/steps/a%20b%2Fc HTTP/1.1 \"k\"";
+        assert_eq!(asked[1..], [asked[0].as_str(), done, done]);
+        let wanted = asked[0].strip_prefix("POST /jobs/1/steps/a%20b%2Fc HTTP/1.1 ").expect("it begins");
+        let wanted: BTreeMap<String, String> = serde_json::from_str(wanted).expect("texts");
+        assert!(wanted.len() == 1 && (32..=64).contains(&wanted["call"].len()), "{wanted:?}");
         assert_eq!(String::from_utf8_lossy(&output.expect("runs").stdout), "k\n");
     })
     .await;

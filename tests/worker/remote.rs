@@ -15,6 +15,8 @@ use tokio::{
     time::timeout,
 };
 
+mod again;
+
 /// Longer than anything here takes.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -151,6 +153,9 @@ fn refusal(status: u16, code: &str) -> (u16, String) {
     (status, code.to_owned())
 }
 
+/// A request that can be sent again.
+const A_CALL: &str = r#"{"call": "1"}"#;
+
 const DONE: (u16, Value) = (204, Value::Null);
 
 #[tokio::test]
@@ -178,47 +183,6 @@ async fn s1_a_step_that_an_app_records_is_told_to_the_next_attempt_and_not_run_a
         .await;
     assert_eq!((report.done, report.failed), (1, 1));
     assert!(TcpStream::connect(address).await.is_err(), "the worker is gone, and nobody listens");
-}
-
-#[tokio::test]
-async fn a_client_that_asks_again_gets_the_answer_that_it_lost() {
-    let office = Office::new(&["a"]).await;
-    office
-        .work(&[], async || {
-            let sent = office.request().await;
-            let job = sent.job();
-            for step in ["plain", "once"] {
-                let (path, wanted) = (format!("/steps/{step}"), json!({"once": step == "once"}).to_string());
-                let begun = (200, json!({"recorded": false, "key": format!("jobs#a/{step}")}));
-                for _ in 0..3 {
-                    assert_eq!(job.ask("POST", &path, &wanted).await, begun);
-                }
-                for _ in 0..3 {
-                    assert_eq!(job.ask("PUT", &path, "[1, 12345678901234567890123]").await, DONE);
-                }
-                assert_eq!(job.refused("PUT", &path, "2").await, refusal(409, "step_recorded"));
-                assert_eq!(job.refused("DELETE", &path, "").await, refusal(409, "step_recorded"));
-                let recorded = (200, json!({"recorded": true, "result": [1, 12_345_678_901_234_567_890_123_f64]}));
-                assert_eq!(job.ask("POST", &path, &wanted).await, recorded);
-                assert_eq!(
-                    office.step("a", step).and_then(|(_, result)| result).as_deref(),
-                    Some("[1, 12345678901234567890123]")
-                );
-            }
-            job.ask("POST", "/steps/bad", "").await;
-            assert_eq!(job.refused("POST", "/steps/bad", r#"{"once": true}"#).await, refusal(409, "step_repeated"));
-            for _ in 0..2 {
-                assert_eq!(job.ask("DELETE", "/steps/bad", r#"{"refused": true}"#).await, DONE);
-            }
-            assert_eq!(job.refused("POST", "/steps/bad", "").await, refusal(409, "step_repeated"));
-            assert_eq!(job.refused("PUT", "/steps/bad", "").await, refusal(409, "step_not_begun"));
-            for method in ["PUT", "DELETE"] {
-                assert_eq!(job.refused(method, "/steps/never", "").await, refusal(409, "step_not_begun"));
-            }
-            sent.reply("200 OK").await;
-        })
-        .await;
-    assert_eq!(office.record("a").status, Status::Done);
 }
 
 #[tokio::test]
@@ -344,14 +308,14 @@ async fn l1_a_run_that_lost_its_lease_is_told_so_and_begins_nothing() {
         .work_until(shutdown.clone(), &vars, async || {
             let sent = office.request().await;
             let job = sent.job();
-            job.ask("POST", "/steps/charge", "").await;
+            job.ask("POST", "/steps/charge", A_CALL).await;
             office.bed.guard_faults.always("renew", Fault::Fail(Failure::Unavailable));
             while job.ask("GET", "", "").await.0 == 200 {}
             assert_eq!(job.refused("GET", "", "").await, refusal(409, "lease_lost"));
             for path in ["/steps/mail", "/steps/charge"] {
-                assert_eq!(job.refused("POST", path, "").await, refusal(409, "lease_lost"));
+                assert_eq!(job.refused("POST", path, A_CALL).await, refusal(409, "lease_lost"));
             }
-            assert_eq!(job.refused("POST", "/deadline", r#"{"seconds": 1}"#).await, refusal(409, "lease_lost"));
+            assert_eq!(job.refused("POST", "/deadline", r#"{"at_least": 1}"#).await, refusal(409, "lease_lost"));
             // What has taken effect is recorded all the same.
             assert_eq!(job.ask("PUT", "/steps/charge", "1").await, DONE);
             shutdown.now();
@@ -369,13 +333,16 @@ async fn l8_time_that_an_app_asks_for_is_given() {
         .work(&[("LEASEHOLD_HANDLER_TIMEOUT", "2s")], async || {
             let sent = office.request().await;
             let job = sent.job();
-            let (status, told) = job.ask("POST", "/deadline", r#"{"seconds": 60}"#).await;
-            let left = told["deadline_ms"].as_u64().expect("milliseconds");
-            assert!(status == 200 && (60_000..=62_000).contains(&left), "{told}");
+            // Asked again, that is no more; and less is nothing to be given.
+            for at_least in [60, 60, 1] {
+                let (status, told) = job.ask("POST", "/deadline", json!({"at_least": at_least}).to_string()).await;
+                let left = told["deadline_ms"].as_u64().expect("milliseconds");
+                assert!(status == 200 && (50_000..=60_000).contains(&left), "{told}");
+            }
             // Until what was given at first is used up.
-            while job.ask("GET", "", "").await.1["deadline_ms"].as_u64().expect("milliseconds") > 59_500 {}
+            while job.ask("GET", "", "").await.1["deadline_ms"].as_u64().expect("milliseconds") > 57_500 {}
             for seconds in ["0", "-1", "1e300", "43201", "\"60\"", "null"] {
-                let wanted = format!("{{\"seconds\": {seconds}}}");
+                let wanted = format!("{{\"at_least\": {seconds}}}");
                 assert_eq!(job.refused("POST", "/deadline", wanted).await, refusal(400, "malformed"), "{seconds}");
             }
             sent.reply("200 OK").await;
@@ -394,12 +361,12 @@ async fn s1_a_result_that_is_too_large_is_recorded_as_done_and_fails_the_work_fo
                 let job = sent.job();
                 job.ask("POST", "/steps/small", "").await;
                 assert_eq!(job.ask("PUT", "/steps/small", format!("\"{}\"", "s".repeat(3000))).await, DONE);
-                job.ask("POST", "/steps/large", "").await;
+                job.ask("POST", "/steps/large", A_CALL).await;
                 let large = format!("\"{}\"", "x".repeat(size));
                 for _ in 0..2 {
                     assert_eq!(job.refused("PUT", "/steps/large", &large).await, refusal(413, "step_result_not_kept"));
                 }
-                assert_eq!(job.refused("POST", "/steps/large", "").await, refusal(409, "step_result_not_kept"));
+                assert_eq!(job.refused("POST", "/steps/large", A_CALL).await, refusal(409, "step_result_not_kept"));
                 sent.reply("500 Oh").await;
             }
         })
@@ -407,6 +374,34 @@ async fn s1_a_result_that_is_too_large_is_recorded_as_done_and_fails_the_work_fo
     assert_eq!(report.dead, 2);
     for key in ["a", "b"] {
         assert_eq!(office.step(key, "large"), Some((StepState::Done, None)));
+        assert_eq!(office.record(key).last_error.expect("a reason").code, "step_result_not_kept");
+    }
+}
+
+#[tokio::test]
+async fn s1_a_step_whose_result_is_no_json_is_done_without_one_and_fails_the_work_for_good() {
+    let bodies = [&b"{"[..], b"nothing", b"1 2", b"\"\xff\"", b"[1,]", b"NaN"].map(|body| ("", body));
+    let ends: Vec<_> = bodies.into_iter().chain([("?result=none", &b"1"[..]), ("?result=none", b"")]).collect();
+    let keys: Vec<_> = (0..ends.len()).map(|number| number.to_string()).collect();
+    let office = Office::new(&keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let report = office
+        .work(&[("LEASEHOLD_CONCURRENCY", "1")], async || {
+            for (query, body) in &ends {
+                let sent = office.request().await;
+                let job = sent.job();
+                job.ask("POST", "/steps/charge", A_CALL).await;
+                let path = format!("/steps/charge{query}");
+                for _ in 0..2 {
+                    assert_eq!(job.refused("PUT", &path, body).await, refusal(413, "step_result_not_kept"));
+                }
+                assert_eq!(job.refused("POST", "/steps/charge", A_CALL).await, refusal(409, "step_result_not_kept"));
+                sent.reply("500 Oh").await;
+            }
+        })
+        .await;
+    assert_eq!(report.dead, keys.len() as u64);
+    for key in &keys {
+        assert_eq!(office.step(key, "charge"), Some((StepState::Done, None)));
         assert_eq!(office.record(key).last_error.expect("a reason").code, "step_result_not_kept");
     }
 }
@@ -453,6 +448,34 @@ async fn g6_a_step_that_cannot_be_recorded_for_now_uses_no_attempt() {
 }
 
 #[tokio::test]
+async fn g6_an_interruption_is_not_forgotten_before_something_is_written() {
+    let office = Office::new(&["a"]).await;
+    let report = office
+        .work(&[], async || {
+            for (round, how) in ["", r#"{"not_begun": true}"#, r#"{"refused": true}"#].into_iter().enumerate() {
+                let (charge, label) = (format!("/steps/charge-{round}"), format!("/steps/label-{round}"));
+                let sent = office.request().await;
+                assert_eq!(sent.head["x-leasehold-attempt"], "1", "{how}");
+                let job = sent.job();
+                job.ask("POST", &charge, "").await;
+                (0..4).for_each(|_| office.bed.guard_faults.next("step", Fault::Fail(Failure::Unavailable)));
+                assert_eq!(job.refused("PUT", &charge, "1").await, refusal(409, "interrupted"));
+                // All of these go well, and only the last one by a write.
+                assert_eq!(job.ask("GET", "", "").await.0, 200);
+                assert_eq!(job.ask("POST", "/deadline", r#"{"at_least": 1}"#).await.0, 200);
+                assert_eq!(job.ask("POST", &label, "").await.0, 200);
+                assert_eq!(job.ask("DELETE", &label, how).await, DONE);
+                sent.reply("500 Oh").await;
+            }
+            let sent = office.request().await;
+            assert_eq!(sent.head["x-leasehold-attempt"], "2");
+            sent.reply("200 OK").await;
+        })
+        .await;
+    assert_eq!((report.done, report.failed), (1, 1));
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused_with_what_would_and_harms_no_run() {
     let office = Office::new(&["a"]).await;
     let report = office
@@ -463,6 +486,14 @@ async fn what_makes_no_sense_is_refused_with_what_would_and_harms_no_run() {
                 ("POST", "/steps/a", &b"{\"once\": 1}"[..], refusal(400, "malformed")),
                 ("POST", "/steps/a", b"{\"onec\": true}", refusal(400, "malformed")),
                 ("POST", "/steps/a", b"\xff", refusal(400, "malformed")),
+                ("POST", "/steps/a", b"{\"call\": \"\"}", refusal(400, "malformed")),
+                ("POST", "/steps/a", b"{\"call\": 1}", refusal(400, "malformed")),
+                (
+                    "POST",
+                    "/steps/a",
+                    format!("{{\"call\": \"{}\"}}", "c".repeat(65)).as_bytes(),
+                    refusal(400, "malformed"),
+                ),
                 ("POST", "/steps/%FF", b"", refusal(400, "malformed")),
                 ("DELETE", "/steps/a", b"{\"refused\": \"yes\"}", refusal(400, "malformed")),
                 ("PATCH", "/steps/a", b"", refusal(405, "no_such_path")),
@@ -475,9 +506,7 @@ async fn what_makes_no_sense_is_refused_with_what_would_and_harms_no_run() {
                 assert_eq!(job.refused(method, path, body).await, expected, "{method} {path}");
             }
             job.ask("POST", "/steps/a", "").await;
-            for result in [&b"{"[..], b"nothing", b"1 2", b"\"\xff\"", b"[1,]"] {
-                assert_eq!(job.refused("PUT", "/steps/a", result).await, refusal(400, "malformed"));
-            }
+            assert_eq!(job.refused("PUT", "/steps/a?result=1", "1").await, refusal(400, "malformed"));
             assert_eq!(job.ask("PUT", "/steps/a", "").await, DONE);
             let mut raw = TcpStream::connect(&job.address).await.unwrap();
             raw.write_all(b"\x16\x03 this is no HTTP\r\n\r\n").await.unwrap();

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
+use futures_util::FutureExt;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::Instant};
@@ -14,11 +15,14 @@ use crate::{
     handler::{
         CancelCause, HandlerError, HandlerResult, JobContext,
         error::Verdict,
-        steps::{Begun, Kind, Recorder, Running, Steps, not_kept},
+        steps::{Begun, Kind, Recorder, Running, Steps},
     },
 };
 
 use super::{Answer, Ask, Asked, Failure, Follows, Place, Refusal, Told};
+use answer::{Facts, Known, begun, is_done, json, millis, not_begun, raw, recorded, repeated, runs_once, too_large};
+
+mod answer;
 
 /// A run that can be asked, while this lasts.
 pub(in crate::handler) struct Askable<'a> {
@@ -26,10 +30,17 @@ pub(in crate::handler) struct Askable<'a> {
     recorder: &'a Recorder,
     place: Place,
     asked: mpsc::Receiver<Asked>,
-    /// How far the steps are that this run was asked about.
-    steps: BTreeMap<String, Progress>,
+    /// The steps that this run has taken, by their names.
+    steps: BTreeMap<String, Taken>,
     /// What it was refused, and will fail with if it fails.
     refused: Option<Refusal>,
+}
+
+/// A step that was asked for.
+struct Taken {
+    /// Who did: the same call gets the same answer again, another one does not. Without a name it is nobody's.
+    call: Option<String>,
+    progress: Progress,
 }
 
 /// How far a step is.
@@ -44,19 +55,20 @@ enum Progress {
     Refused(Refusal),
 }
 
-/// Does the work, and answers what it asks about its run meanwhile. With the work's end that is over; what was just being
-/// recorded then is recorded by the job.
+/// Does the work, and answers what it asks about its run meanwhile. With the work's end that is over; the ends of steps that
+/// were told by then are recorded by the job.
 pub(in crate::handler) async fn answering(
     run: Option<Askable<'_>>,
     work: impl Future<Output = HandlerResult>,
 ) -> HandlerResult {
     let Some(mut run) = run else { return work.await };
     let ended = tokio::select! {
-        // The work's end counts before any question; a client that is still asking then has given up on the answer.
+        // The work's end counts before any question: nothing begins after it. What was being recorded is the job's then.
         biased;
         ended = work => ended,
         never = run.answers() => match never {},
     };
+    run.take_last_ends();
     run.outcome(ended)
 }
 
@@ -93,26 +105,47 @@ impl<'a> Askable<'a> {
         }
     }
 
-    /// What fails for good stays so. What interrupts does as long as nothing went well after it: a step that could not be
-    /// written may have been, the next time it was asked for.
+    /// The work has ended: begins nothing more, and waits for nothing. Steps whose ends are told already have ended all the
+    /// same, and what is being recorded without an answer is left to the job.
+    fn take_last_ends(&mut self) {
+        while let Ok(Asked { ask, answer }) = self.asked.try_recv() {
+            if !matches!(ask, Ask::Done { .. } | Ask::Failed { .. }) {
+                continue;
+            }
+            if let Some(given) = self.answer(ask).now_or_never() {
+                self.remember(&given);
+                let _ = answer.send(given);
+            }
+        }
+    }
+
+    /// What fails for good stays so. What interrupts does until a step is written: then what could not be is the past, and a
+    /// failure the work's own.
     fn remember(&mut self, given: &Answer) {
-        if self.refused.as_ref().is_some_and(|refusal| refusal.follows != Follows::Interruption) {
-            return;
+        let Err(refusal) = given else { return };
+        if refusal.follows != Follows::Nothing && !self.has_failed() {
+            self.refused = Some(refusal.clone());
         }
-        match given {
-            Ok(_) => self.refused = None,
-            Err(refusal) if refusal.follows != Follows::Nothing => self.refused = Some(refusal.clone()),
-            Err(_) => {}
+    }
+
+    /// A step was written just now.
+    fn is_written(&mut self) {
+        if !self.has_failed() {
+            self.refused = None;
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.refused.as_ref().is_some_and(|refusal| refusal.follows != Follows::Interruption)
     }
 
     async fn answer(&mut self, ask: Ask) -> Answer {
         match ask {
             Ask::Facts => self.facts(),
-            Ask::Begin { step, kind } => self.begin(step, kind).await,
+            Ask::Begin { step, kind, call } => self.begin(step, kind, call).await,
             Ask::Done { step, result } => self.done(step, result).await,
             Ask::Failed { step, how } => self.failed(step, how).await,
-            Ask::MoreTime(time) => self.more_time(time),
+            Ask::TimeLeft { at_least } => self.more_time(at_least),
         }
     }
 
@@ -128,25 +161,10 @@ impl<'a> Askable<'a> {
     }
 
     fn facts(&self) -> Answer {
-        #[derive(Serialize)]
-        struct Facts<'a> {
-            key: Option<&'a str>,
-            fence: u64,
-            attempt: u32,
-            deadline_ms: u64,
-            lease_ms: u64,
-            steps: BTreeMap<&'a str, Known<'a>>,
-        }
-        #[derive(Serialize)]
-        struct Known<'a> {
-            state: &'static str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            result: Option<&'a RawValue>,
-        }
         self.may_go_on()?;
         let all = self.recorder.all();
         let steps = all.iter().map(|(name, step)| {
-            let state = match (step.state, self.steps.get(name)) {
+            let state = match (step.state, self.progress(name)) {
                 (StepState::Done, _) => "done",
                 (StepState::Undone, _) => "undone",
                 (StepState::Started, Some(Progress::Runs(_))) => "started",
@@ -158,57 +176,81 @@ impl<'a> Askable<'a> {
             key: self.cx.key(),
             fence: self.cx.fence(),
             attempt: self.cx.attempt(),
-            deadline_ms: self.deadline_left(),
+            deadline_ms: millis(self.time_left()),
             lease_ms: millis(self.recorder.lease_left()),
             steps: steps.collect(),
         })))
     }
 
-    async fn begin(&mut self, step: String, kind: Kind) -> Answer {
-        match self.steps.get(&step) {
-            Some(Progress::Runs(running)) if running.kind == kind => {
-                self.may_go_on()?;
-                return Ok(Some(begun(running)));
-            }
-            Some(Progress::Refused(refusal)) => return Err(refusal.clone()),
-            Some(Progress::Done) => {
-                let result = self.recorder.recorded(&step).and_then(|step| step.result);
-                return recorded(&step, result.as_deref());
-            }
-            Some(_) => {
-                let what = format!("step {step:?} was taken before in this run");
-                return Err(Refusal::mistake("step_repeated", what, "give each step of a run a name of its own"));
-            }
-            None => {}
+    async fn begin(&mut self, step: String, kind: Kind, call: Option<String>) -> Answer {
+        if let Some(taken) = self.steps.get(&step) {
+            let is_same = call.is_some() && call == taken.call;
+            return self.begin_again(&step, kind, is_same, &taken.progress);
         }
-        match self.recorder.begin(step.clone(), kind, &self.cx.cancelled).await {
-            Ok(Begun::Recorded(result)) => {
-                let answer = recorded(&step, result.as_deref());
-                self.steps.insert(step, Progress::Done);
-                answer
-            }
+        let (progress, answer) = match self.recorder.begin(step.clone(), kind, &self.cx.cancelled).await {
+            Ok(Begun::Recorded(result)) => (Progress::Done, recorded(&step, result.as_deref())),
             Ok(Begun::Runs(running)) => {
-                let answer = begun(&running);
-                self.steps.insert(step, Progress::Runs(running));
-                Ok(Some(answer))
+                let answer = Ok(Some(begun(&running)));
+                if running.kind == Kind::Once {
+                    self.is_written();
+                }
+                (Progress::Runs(running), answer)
             }
             Err(error) => {
                 let refusal = self.may_go_on().err().unwrap_or_else(|| Refusal::of(&error));
-                self.steps.insert(step, Progress::Refused(refusal.clone()));
-                Err(refusal)
+                (Progress::Refused(refusal.clone()), Err(refusal))
             }
+        };
+        self.steps.insert(step, Taken { call, progress });
+        answer
+    }
+
+    /// A step that was asked for before: by a client that lost its answer, or for a second use of its name.
+    fn begin_again(&self, step: &str, kind: Kind, is_same_call: bool, progress: &Progress) -> Answer {
+        match progress {
+            Progress::Refused(refusal) => Err(refusal.clone()),
+            Progress::Runs(running) if !is_same_call && running.kind == Kind::Once && !self.has_ended(step) => {
+                Err(runs_once(step))
+            }
+            _ if !is_same_call => Err(repeated(step)),
+            Progress::Runs(_) | Progress::Done if self.has_ended(step) => {
+                let result = self.recorder.recorded(step).and_then(|step| step.result);
+                recorded(step, result.as_deref())
+            }
+            Progress::Runs(running) if running.kind == kind => {
+                self.may_go_on()?;
+                Ok(Some(begun(running)))
+            }
+            Progress::Runs(_) | Progress::Done | Progress::Failed => Err(repeated(step)),
         }
     }
 
+    /// Whether it took effect, be it written by now or not.
+    fn has_ended(&self, step: &str) -> bool {
+        self.recorder.recorded(step).is_some_and(|step| step.state == StepState::Done)
+    }
+
     async fn done(&mut self, step: String, result: Option<String>) -> Answer {
-        let running = match self.steps.get(&step) {
+        let running = match self.progress(&step) {
             Some(Progress::Runs(running)) => running,
             Some(Progress::Done) => return self.is_what_was_recorded(&step, result.as_deref()),
             _ => return Err(not_begun(&step)),
         };
         let kept = self.recorder.done(running, result).await.map_err(|error| Refusal::of(&error))?;
-        self.steps.insert(step.clone(), Progress::Done);
-        if kept { Ok(None) } else { Err(too_large(&step)) }
+        let answer = if kept { Ok(None) } else { Err(too_large(&step)) };
+        self.proceed(&step, Progress::Done);
+        self.is_written();
+        answer
+    }
+
+    fn progress(&self, step: &str) -> Option<&Progress> {
+        self.steps.get(step).map(|taken| &taken.progress)
+    }
+
+    fn proceed(&mut self, step: &str, progress: Progress) {
+        if let Some(taken) = self.steps.get_mut(step) {
+            taken.progress = progress;
+        }
     }
 
     fn is_what_was_recorded(&self, name: &str, result: Option<&str>) -> Answer {
@@ -228,14 +270,12 @@ impl<'a> Askable<'a> {
 
     async fn failed(&mut self, step: String, how: Failure) -> Answer {
         const FAILED: &str = "step_failed";
-        let running = match self.steps.get(&step) {
+        let running = match self.progress(&step) {
+            Some(Progress::Runs(_)) if self.has_ended(&step) => return Err(is_done(&step)),
             Some(Progress::Runs(running)) => running,
             Some(Progress::Failed) => return Ok(None),
             Some(Progress::Refused(refusal)) => return Err(refusal.clone()),
-            Some(Progress::Done) => {
-                let what = format!("step {step:?} is recorded as done");
-                return Err(Refusal::mistake("step_recorded", what, "go on with the next step"));
-            }
+            Some(Progress::Done) => return Err(is_done(&step)),
             None => return Err(not_begun(&step)),
         };
         let error = HandlerError::new("it failed, and what does the work did not say how").reason(FAILED);
@@ -244,25 +284,25 @@ impl<'a> Askable<'a> {
             Failure::Refused => error.definite(),
             Failure::NotBegun => error.not_yet(Duration::ZERO),
         };
+        let leaves_no_doubt = how == Failure::Refused || (how == Failure::NotBegun && running.kind == Kind::Once);
         let error = self.recorder.failed(running, error).await;
-        let (progress, answer) = match error.verdict {
-            _ if error.code() == FAILED => (Progress::Failed, Ok(None)),
-            // It could not be written, and may be asked for again.
-            Verdict::Interrupted => return Err(Refusal::of(&error)),
-            _ => (Progress::Refused(Refusal::of(&error)), Err(Refusal::of(&error))),
-        };
-        self.steps.insert(step, progress);
-        answer
+        // Where that could not be written the job tries on, and the step is over all the same.
+        let refusal = (error.code() != FAILED).then(|| Refusal::of(&error));
+        self.proceed(&step, refusal.clone().map_or(Progress::Failed, Progress::Refused));
+        if leaves_no_doubt && refusal.is_none() {
+            self.is_written();
+        }
+        refusal.map_or(Ok(None), Err)
     }
 
-    fn more_time(&self, time: Duration) -> Answer {
+    fn more_time(&self, at_least: Duration) -> Answer {
         #[derive(Serialize)]
         struct Deadline {
             deadline_ms: u64,
         }
         self.may_go_on()?;
-        self.cx.extend_deadline(time);
-        Ok(Some(json(&Deadline { deadline_ms: self.deadline_left() })))
+        self.cx.extend_deadline(at_least.saturating_sub(self.time_left()));
+        Ok(Some(json(&Deadline { deadline_ms: millis(self.time_left()) })))
     }
 
     /// Whether the run is still this worker's own, and not told to stop.
@@ -281,51 +321,10 @@ impl<'a> Askable<'a> {
         Err(Refusal::interruption(code, format!("the run is to stop: {why}")))
     }
 
-    fn deadline_left(&self) -> u64 {
-        millis(self.cx.deadline().saturating_duration_since(Instant::now()))
+    fn time_left(&self) -> Duration {
+        self.cx.deadline().saturating_duration_since(Instant::now())
     }
 }
 
-fn begun(running: &Running) -> String {
-    #[derive(Serialize)]
-    struct Begun<'a> {
-        recorded: bool,
-        key: &'a str,
-    }
-    json(&Begun { recorded: false, key: running.key.as_str() })
-}
-
-fn recorded(name: &str, result: Option<&str>) -> Answer {
-    #[derive(Serialize)]
-    struct Recorded<'a> {
-        recorded: bool,
-        result: &'a RawValue,
-    }
-    match raw(result) {
-        Some(result) => Ok(Some(json(&Recorded { recorded: true, result }))),
-        None => Err(Refusal::of(&not_kept(name))),
-    }
-}
-
-/// A recorded result; `None` where it was not kept.
-fn raw(result: Option<&str>) -> Option<&RawValue> {
-    serde_json::from_str(result?).ok()
-}
-
-fn too_large(name: &str) -> Refusal {
-    Refusal { follows: Follows::NotKept, ..Refusal::of(&not_kept(name)) }
-}
-
-fn not_begun(name: &str) -> Refusal {
-    let what = format!("step {name:?} does not run: it was not begun, or has failed");
-    Refusal::mistake("step_not_begun", what, "begin it first, with POST")
-}
-
-fn millis(time: Duration) -> u64 {
-    time.as_millis().try_into().unwrap_or(u64::MAX)
-}
-
-/// Cannot fail: every map here has text for keys.
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
+#[cfg(test)]
+mod tests;
