@@ -224,20 +224,3 @@ async fn what_is_wrong_is_said_with_what_mends_it() {
     }
     assert_eq!(told(&run(&settings.unset("LEASEHOLD_QUEUES"), "ls jobs").await, 0), "jobs-dlq (of jobs): 0 messages");
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn t3_a_copy_that_the_dead_letter_queue_has_no_room_for_goes_without_its_reason_which_its_record_tells() {
-    let bench = Bench::new().await;
-    let settings = bench.settings("exit 65");
-    // Just below the 256 KiB of a queue here.
-    bench.send(["x".repeat(262_100)]).await;
-    let worker = settings.start();
-    bench.poll("it is settled", async || bench.messages().await == 0).await;
-    worker.stops().await.clean_report();
-    let listed = json_lines(&run(&settings, "ls --json").await).remove(0);
-    assert_eq!((&listed["groups"][0]["code"], &listed["groups"][0]["messages"]), (&json!("exit_65"), &json!(1)));
-    let peeked = told(&run(&settings, "peek jobs").await, 0);
-    assert!(peeked.starts_with("1. exit_65: exit status: 65") && peeked.len() < 2_000, "{peeked}");
-    assert!(told(&run(&settings, "redrive jobs").await, 0).contains("1  runs again"));
-    assert_eq!(bench.messages().await, 1);
-}

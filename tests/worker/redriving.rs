@@ -288,6 +288,23 @@ async fn no_handle_expires_while_letters_go_back_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t3_a_copy_that_the_dead_letter_queue_has_no_room_for_goes_without_its_reason_which_its_record_tells() {
+    let (bed, book) = bed();
+    let largest_message = 200;
+    bed.broker.create("jobs-dlq", MemoryQueueSettings { largest_message, ..MemoryQueueSettings::default() });
+    bed.send("jobs", format!(r#"{{"id":"a","first":["fail_for_good"],"note":"{}"}}"#, "x".repeat(100)));
+    work(&bed, &book, &[]).await;
+    assert_eq!(bed.dead("jobs").into_iter().map(|(_, note)| note).collect::<Vec<_>>(), [None]);
+    let letters = letters(&bed, &[]).await;
+    assert_eq!(look(&letters).await[0].code(), "hopeless");
+    let (redriven, _) = redrive(&letters, &all()).await;
+    assert_eq!(redriven.done, counts(&[("runs again", 1)]));
+    sleep(Duration::from_secs(10)).await;
+    work(&bed, &book, &[]).await;
+    assert_eq!((status(&bed, "a"), book.runs("a").len()), (Status::Done, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_choice_is_by_reason_key_age_and_number() {
     let (bed, book) = bed();
     bed.send("jobs", r#"{"id":"old","first":["fail_for_good"]}"#);
