@@ -19,7 +19,7 @@ use leasehold::{
     queue::{QueueAddress, QueueError},
 };
 
-use crate::{Ended, exit, help, words::access};
+use crate::{help, words::access};
 use stop::Stop;
 
 mod body;
@@ -273,8 +273,4 @@ impl Which {
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
-}
-
-fn usage(problem: &str) -> anyhow::Error {
-    Ended { code: exit::USAGE, told: problem.to_owned() }.into()
 }

@@ -16,7 +16,7 @@ use leasehold::{
     ops::{Ops, OpsError, StepNames},
 };
 
-use crate::{Ended, exit, help, pause::speaker, words::json};
+use crate::{help, pause::speaker, usage, words::json};
 use change::{carry_out, refused};
 use find::{Meant, either, find};
 use show::View;
@@ -263,8 +263,4 @@ fn view(ops: &Ops) -> View {
 
 fn print(text: &str) -> anyhow::Result<()> {
     writeln!(io::stdout(), "{text}").context("standard output")
-}
-
-fn usage(problem: &str) -> anyhow::Error {
-    Ended { code: exit::USAGE, told: problem.to_owned() }.into()
 }

@@ -83,6 +83,11 @@ struct Ended {
     told: String,
 }
 
+/// The command was not used as it can be.
+fn usage(problem: &str) -> anyhow::Error {
+    Ended { code: exit::USAGE, told: problem.to_owned() }.into()
+}
+
 /// How long tasks that are left over may take to be dropped, and with them the programs they run; and then the last lines
 /// of the log to be written. A thread that ignores its cancellation is not waited for any longer, nor is a log that nobody
 /// reads.

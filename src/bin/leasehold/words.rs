@@ -9,7 +9,7 @@ use std::{
 
 use leasehold::clock::Millis;
 
-use crate::{Ended, exit};
+use crate::usage;
 
 /// How long, in the largest unit of which there are at least two: `90 s`, `3 hours`. Rounded down.
 pub(crate) fn age(time: Duration) -> String {
@@ -89,11 +89,10 @@ pub(crate) fn row(name: &str, words: &str) -> String {
 /// Asks on the terminal; anything but `y` or `yes` is no. Blocks its thread while somebody thinks.
 ///
 /// # Errors
-/// [`exit::USAGE`] where there is no terminal to ask on: `--yes` answers beforehand.
+/// As [`usage`] where there is no terminal to ask on: `--yes` answers beforehand.
 pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        let told = "there is no terminal to ask on: --yes answers the question, --dry-run only shows".to_owned();
-        return Err(Ended { code: exit::USAGE, told }.into());
+        return Err(usage("there is no terminal to ask on: --yes answers the question, --dry-run only shows"));
     }
     Ok(answer(question, io::stdin().lock(), io::stderr())?)
 }

@@ -19,9 +19,9 @@ use super::{
     Change, PurgeArgs, RedriveArgs, explained, opened, print, show,
     stop::{self, Stop},
     told::{self, Did},
-    tools, usage,
+    tools,
 };
-use crate::{pause::speaker, words::plain};
+use crate::{pause::speaker, usage, words::plain};
 
 /// How many letters a dry run shows one by one.
 const SHOWN: usize = 50;

@@ -51,8 +51,7 @@ pub(super) fn trouble(put: &Put<'_>) -> Option<String> {
 }
 
 fn in_full(error: &leasehold::ops::OpsError) -> String {
-    let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 pub(super) fn moved(letters: &DeadLetters, task: &MoveTask, json: bool) -> serde_json::Result<String> {

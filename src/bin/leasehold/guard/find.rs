@@ -9,8 +9,8 @@ use leasehold::{
     ops::{Ops, OpsError},
 };
 
-use super::{change::refused, usage};
-use crate::{Ended, words::plain};
+use super::change::refused;
+use crate::{Ended, usage, words::plain};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Meant {
