@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::clock::{Millis, Seconds};
 
 use super::{
-    Fence, GuardError, LARGEST_RECORD, Owner, Pk, Record, Source, Status, Step, StepState, UNFINISHED_TTL, UndoAnswer,
-    Written,
+    Claim, Fence, GuardError, LARGEST_RECORD, Owner, Pk, Record, Source, Status, Step, StepState, UNFINISHED_TTL,
+    UndoAnswer, Written,
 };
 
 /// A record in place of the one that was seen, as long as nobody has written it since.
@@ -233,29 +233,17 @@ impl Operator {
         Record { owner: self.owner.clone(), fence, source, updated_at: self.now, ..seen.clone() }
     }
 
-    /// A record of work that no worker has begun, or none that counts.
+    /// A record of work that no worker has begun, or none that counts: as of a claim that is given back at once.
     fn first(&self, pk: &Pk, fence: Option<Fence>, queue: &str) -> Record {
-        Record {
+        let claim = Claim {
             pk: pk.clone(),
-            status: Status::Released,
             owner: self.owner.clone(),
-            fence: Fence::after(fence, self.now),
+            now: self.now,
             lease_until: self.now,
-            not_before: None,
-            failures: 0,
-            takeovers: 0,
-            last_error: None,
-            failure_id: None,
-            dead_at: None,
-            copied: false,
-            undo: None,
             fingerprint: None,
             source: Source { queue: queue.to_owned(), worker: self.name.clone(), ..Source::default() },
-            created_at: self.now,
-            updated_at: self.now,
-            steps: std::collections::BTreeMap::new(),
-            expires_at: (self.now + UNFINISHED_TTL).seconds(),
-        }
+        };
+        Record { status: Status::Released, fence: Fence::after(fence, self.now), ..claim.record() }
     }
 }
 
