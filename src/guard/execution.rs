@@ -24,8 +24,12 @@ use super::{
     Written, outage::Circuit,
 };
 
+#[cfg(test)]
+pub(crate) use claimed::claimed;
 pub(crate) use commit::{NotMade, Progress};
 
+#[cfg(test)]
+mod claimed;
 mod commit;
 
 /// What came of a write by the owner.

@@ -115,40 +115,21 @@ fn passes(error: &GuardError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::time::advance;
 
     use super::*;
     use crate::{
-        clock::Clock,
-        guard::{
-            Claim, Claimed, Guard, Owner, Pk, Source,
-            memory::MemoryGuard,
-            outage::{Circuit, Ends},
-        },
-        testing::{Fault, Faults, FaultyGuard},
+        guard::memory::MemoryGuard,
+        testing::{Fault, Faults},
     };
 
     const LEASE: Duration = Duration::from_secs(10);
 
-    /// A claim of ten seconds, on a guard with faults and the table `t`.
+    /// A claim of ten seconds, and the table `t`.
     async fn claimed() -> (ExecutionLease, MemoryGuard, Faults) {
-        let (table, faults, clock) = (MemoryGuard::default(), Faults::default(), Clock::simulated(1, 0));
+        let (claim, _, table, faults) = super::super::claimed(LEASE).await;
         table.add_table("t", &["id"]);
-        let guard: Arc<dyn Guard> = Arc::new(FaultyGuard::new(Arc::new(table.clone()), faults.clone()));
-        let sent = clock.now();
-        let claim = Claim {
-            pk: Pk("k".into()),
-            owner: Owner("me".into()),
-            now: sent.wall,
-            lease_until: sent.wall + LEASE,
-            fingerprint: None,
-            source: Source::default(),
-        };
-        let Ok(Claimed::Mine(record)) = guard.claim(&claim).await else { panic!("not claimed") };
-        let circuit = Arc::new(Circuit::new("store", Ends::Probe, clock.clone()));
-        (ExecutionLease::new((guard, circuit), clock, *record, sent, LEASE, LEASE), table, faults)
+        (claim, table, faults)
     }
 
     fn write() -> Vec<ItemWrite> {

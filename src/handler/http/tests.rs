@@ -297,6 +297,17 @@ async fn t4_hostile_keys_and_attributes_break_no_request_and_smuggle_no_header()
     assert!(names.iter().all(|name| !name.starts_with("evil")), "{names:?}");
 }
 
+/// What came through SNS, as long as it can be.
+fn longest_sns() -> Sns {
+    Sns {
+        topic_arn: "a".repeat(384),
+        message_id: "m".repeat(64),
+        subject: Some("\u{1f600}".repeat(100)),
+        published_at: Some(Millis(u64::MAX)),
+        sequence_number: Some("9".repeat(64)),
+    }
+}
+
 #[tokio::test]
 async fn headers_stay_below_what_servers_take_however_many_attributes_there_are() {
     let mut app = App::answering(OK, Then::Serve).await;
@@ -305,15 +316,8 @@ async fn headers_stay_below_what_servers_take_however_many_attributes_there_are(
     message.attributes.extend((0..500).map(|i| (format!("{i:0>200}"), Attribute::text("é".repeat(i + 100)))));
     let mut cx = JobContext::of(&message);
     cx.key = Some("k".repeat(1024));
-    let longest = Sns {
-        topic_arn: "a".repeat(384),
-        message_id: "m".repeat(64),
-        subject: Some("\u{1f600}".repeat(100)),
-        published_at: Some(Millis(u64::MAX)),
-        sequence_number: Some("9".repeat(64)),
-    };
     let full = (0..10).map(|i| (i.to_string(), Attribute::text("x".repeat(200)))).collect();
-    for (attributes, sns) in [(message.attributes, None), (full, Some(longest))] {
+    for (attributes, sns) in [(message.attributes, None), (full, Some(longest_sns()))] {
         message = Message { attributes, sns, ..self::message("") };
         assert!(handler.handle(&Raw(Arc::new(message.clone())), &cx).await.is_ok());
         let (head, _) = app.request().await;
@@ -328,15 +332,8 @@ async fn headers_stay_below_what_servers_take_however_many_attributes_there_are(
 
 #[test]
 fn recorded_results_go_along_as_far_as_servers_take_them_and_the_token_is_not_shown() {
-    let longest = Sns {
-        topic_arn: "a".repeat(384),
-        message_id: "m".repeat(64),
-        subject: Some("\u{1f600}".repeat(100)),
-        published_at: Some(Millis(u64::MAX)),
-        sequence_number: Some("9".repeat(64)),
-    };
     let attributes = (0..10).map(|i| (i.to_string(), Attribute::text("x".repeat(200)))).collect();
-    let message = Message { attributes, sns: Some(longest), ..message("") };
+    let message = Message { attributes, sns: Some(longest_sns()), ..message("") };
     let mut cx = JobContext::of(&message);
     cx.key = Some("k".repeat(1024));
     let told = |steps: &str| {

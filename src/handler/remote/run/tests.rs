@@ -4,36 +4,21 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    clock::Clock,
     guard::{
-        Claim, Claimed, Guard, Owner, Pk, Source,
-        execution::ExecutionLease,
+        execution::{ExecutionLease, claimed},
         memory::MemoryGuard,
-        outage::{Circuit, Ends},
     },
     handler::{remote::Runs, steps::Part},
     message::Message,
-    testing::{Fault, Faults, FaultyGuard},
+    testing::{Fault, Faults},
 };
 
 const LEASE: Duration = Duration::from_secs(30);
 
 /// A run with a claim, on a guard with faults.
 async fn run() -> (JobContext, Arc<ExecutionLease>, MemoryGuard, Faults) {
-    let (table, faults, clock) = (MemoryGuard::default(), Faults::default(), Clock::simulated(1, 0));
-    let guard: Arc<dyn Guard> = Arc::new(FaultyGuard::new(Arc::new(table.clone()), faults.clone()));
-    let sent = clock.now();
-    let claim = Claim {
-        pk: Pk("k".into()),
-        owner: Owner("me".into()),
-        now: sent.wall,
-        lease_until: sent.wall + LEASE,
-        fingerprint: None,
-        source: Source::default(),
-    };
-    let Ok(Claimed::Mine(record)) = guard.claim(&claim).await else { panic!("not claimed") };
-    let circuit = Arc::new(Circuit::new("store", Ends::Probe, clock.clone()));
-    let claim = Arc::new(ExecutionLease::new((guard, circuit), clock.clone(), *record, sent, LEASE, LEASE));
+    let (claim, clock, table, faults) = claimed(LEASE).await;
+    let claim = Arc::new(claim);
     let mut cx = JobContext::of(&Message::default());
     cx.steps = Steps::Recorded(Recorder::new(Arc::clone(&claim), clock, Part::Work));
     cx.remote = Some(Runs::new("http://127.0.0.1:9465".to_owned(), [7; 32]));
