@@ -311,7 +311,7 @@ fn within(namespace: Option<&str>, name: &str) -> String {
 }
 
 /// The SHA-256 of pieces one after another, in hexadecimal.
-fn sha256<T: AsRef<[u8]>>(pieces: impl IntoIterator<Item = T>) -> String {
+pub(crate) fn sha256<T: AsRef<[u8]>>(pieces: impl IntoIterator<Item = T>) -> String {
     use sha2::{Digest as _, Sha256};
     let mut hash = Sha256::new();
     pieces.into_iter().for_each(|piece| hash.update(piece));

@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{HandlerError, error::Verdict, steps::Kind};
+use crate::key::sha256;
 #[cfg(any(unix, feature = "http"))]
 pub(super) use run::{Askable, answering};
 
@@ -153,8 +153,7 @@ impl Runs {
         let (asks, asked) = mpsc::channel(WAITING);
         let mut listed = self.listed();
         listed.count += 1;
-        let digest = Sha256::new().chain_update(self.secret).chain_update(listed.count.to_be_bytes()).finalize();
-        let text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = sha256([self.secret.as_slice(), &listed.count.to_be_bytes()]);
         // Half of it is the name, which others may see; the rest cannot be told from that.
         let (name, token) = text.split_at(text.len() / 2);
         listed.runs.insert(name.to_owned(), Entry { token: token.to_owned(), asks });

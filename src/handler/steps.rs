@@ -5,9 +5,8 @@
 use std::{fmt, future::Future};
 
 use serde::{Serialize, de::DeserializeOwned};
-use sha2::{Digest, Sha256};
 
-use crate::guard::StepState;
+use crate::{guard::StepState, key::sha256};
 
 use super::{HandlerError, HandlerResult, JobContext};
 pub(crate) use recorder::{Begun, Kind, Part, Recorder, Running};
@@ -33,7 +32,7 @@ impl StepKey {
             text = format!("{text}/{generation}");
         }
         if text.len() > LONGEST_KEY || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            text = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            text = sha256([text]);
         }
         Self(text)
     }

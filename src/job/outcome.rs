@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
-
 use super::{
     Jobs,
     decide::{Ended, Next},
@@ -19,6 +17,7 @@ use crate::{
         execution::{ExecutionLease, Failed, Owned, Progress},
         outage::LONGEST_WORD,
     },
+    key::sha256,
     lease::Lease,
     message::{Delivery, Message},
     queue::LONGEST_VISIBILITY,
@@ -220,10 +219,7 @@ fn after_what_still_runs(delivery: &Delivery, free: Millis) -> Settlement {
 
 /// Names one failure for good. Parts are counted, so that different parts never become one text.
 pub(super) fn failure_id(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update(part.len().to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    let mut id = sha256(parts.iter().flat_map(|part| [part.len().to_be_bytes().to_vec(), part.as_bytes().to_vec()]));
+    id.truncate(32);
+    id
 }

@@ -7,13 +7,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Millis,
     config::{KeySource, Rate},
     guard::{Amend, Failure, FinishedSteps, GuardError, NotBefore, Operator, Owner, Step, StepState, Written},
+    key::sha256,
     message::Note,
     queue::{BATCH, Outgoing, QueueError},
     settle::dead_letter::pack,
@@ -219,8 +219,8 @@ impl DeadLetters {
         };
         if self.source.facts.fifo {
             again.group.get_or_insert_with(|| message.id.clone());
-            let id = Sha256::digest(format!("{}#{}", letter.failure_id().unwrap_or_default(), message.id));
-            again.deduplication_id = Some(id.iter().map(|byte| format!("{byte:02x}")).collect());
+            let id = format!("{}#{}", letter.failure_id().unwrap_or_default(), message.id);
+            again.deduplication_id = Some(sha256([id]));
         }
         self.source.queue.send(&again).await
     }
