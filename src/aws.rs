@@ -4,11 +4,7 @@
 //! the SDK's own environment and files. Must never be made anew for a call: every client has a pool of connections of its
 //! own, and a new one begins with cold connections and fresh credentials.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use aws_config::{
     BehaviorVersion, Region, SdkConfig,
@@ -20,13 +16,7 @@ use aws_credential_types::{
     Credentials,
     provider::{ProvideCredentials, SharedCredentialsProvider},
 };
-use aws_sdk_sqs::{
-    config::{
-        ConfigBag, Intercept, RuntimeComponents, StalledStreamProtectionConfig, http::HttpRequest,
-        interceptors::BeforeTransmitInterceptorContextRef, retry::RetryConfig, timeout::TimeoutConfig,
-    },
-    error::BoxError,
-};
+use aws_sdk_sqs::config::{StalledStreamProtectionConfig, retry::RetryConfig, timeout::TimeoutConfig};
 
 use aws_types::service_config::ServiceConfigKey;
 use url::Url;
@@ -37,9 +27,12 @@ use crate::{
     clock::Clock,
     config::{Problem, env},
     queue::sqs::SqsBroker,
+    telemetry::Calls,
 };
+use counting::{Counting, named_target};
 use credentials::Renewed;
 
+mod counting;
 mod credentials;
 #[cfg(feature = "s3")]
 mod s3;
@@ -159,7 +152,12 @@ impl Aws {
     /// reckoned with the ones here.
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
-        let (calls, config) = (Calls::default(), &with_renewed_credentials(config));
+        Self::counted(config, Calls::default())
+    }
+
+    /// The same, with requests counted there.
+    pub(crate) fn counted(config: &SdkConfig, calls: Calls) -> Self {
+        let config = &with_renewed_credentials(config);
         Self {
             sqs: sqs_client(config, calls.clone()),
             dynamodb: dynamodb_client(config, calls.clone()),
@@ -213,7 +211,7 @@ impl Aws {
     /// the bill; a batch is one.
     #[must_use]
     pub fn calls(&self) -> BTreeMap<String, u64> {
-        self.calls.lock().iter().filter_map(|(target, count)| Some((action(target)?, *count))).collect()
+        self.calls.all()
     }
 }
 
@@ -276,64 +274,6 @@ pub(crate) fn one_attempt(timeout: Duration) -> aws_sdk_sqs::config::Builder {
     aws_sdk_sqs::Config::builder()
         .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(timeout).build())
         .retry_config(RetryConfig::disabled())
-}
-
-/// The IAM action of a request. SQS and DynamoDB name the operation in the same header, as `AmazonSQS.SendMessage` and
-/// `DynamoDB_20120810.PutItem`; S3 does not, and is counted in that way.
-fn action(target: &str) -> Option<String> {
-    let (service, operation) = target.split_once('.')?;
-    let service = match service {
-        "S3" => "s3",
-        dynamodb if dynamodb.starts_with("DynamoDB") => "dynamodb",
-        _ => "sqs",
-    };
-    Some(format!("{service}:{operation}"))
-}
-
-/// Counts requests by target. A lock, for it is held for one look-up and never across an await.
-#[derive(Debug, Clone, Default)]
-struct Calls(Arc<Mutex<BTreeMap<String, u64>>>);
-
-impl Calls {
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn count(&self, target: &str) {
-        let mut calls = self.lock();
-        match calls.get_mut(target) {
-            Some(count) => *count += 1,
-            None => drop(calls.insert(target.to_owned(), 1)),
-        }
-    }
-}
-
-/// Counts a service's requests, each by the target that is read from it.
-#[derive(Debug)]
-struct Counting {
-    calls: Calls,
-    target: fn(&HttpRequest) -> &str,
-}
-
-fn named_target(request: &HttpRequest) -> &str {
-    request.headers().get("x-amz-target").unwrap_or_default()
-}
-
-impl Intercept for Counting {
-    fn name(&self) -> &'static str {
-        "leasehold::Counting"
-    }
-
-    /// Just before each attempt.
-    fn read_before_transmit(
-        &self,
-        context: &BeforeTransmitInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        _: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        self.calls.count((self.target)(context.request()));
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::{
     lease::{Visibility, keep},
     message::{Delivery, Message},
     settle::{Deleted, Held, Settlement},
+    telemetry::{HandlerEnd, LeaseKind, Meters},
 };
 
 use claim::{claim, record_afterwards};
@@ -48,12 +49,14 @@ mod envelope;
 mod open;
 mod outcome;
 mod run;
+mod running;
 mod slot;
 mod stuck;
 mod undo;
 
 pub(crate) use body::Away as BodiesAway;
 pub(crate) use envelope::Told;
+pub(crate) use running::Watch;
 pub(crate) use slot::{Slot, Slots};
 pub(crate) use stuck::Stuck;
 
@@ -86,6 +89,9 @@ pub(crate) struct Jobs {
     /// Where what does the work elsewhere can ask about a run under a claim; `None` where nobody does.
     pub(crate) remote: Option<Arc<Runs>>,
     pub(crate) stuck: Stuck,
+    /// What runs and what failed lately, for those who look on.
+    pub(crate) watch: Watch,
+    pub(crate) meters: Meters,
     pub(crate) envelope_told: Told,
     /// Records whose lease ends further ahead than any can: as they were first seen, and when.
     pub(crate) absurd: Mutex<BTreeMap<Pk, (Owner, Millis, Instant)>>,
@@ -118,8 +124,18 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
     match claim(jobs, guard, pk, &identity, delivery).await {
         Ok(claim) => {
             let claim = Arc::new(claim);
-            let renew = |length| claim.renew(length);
-            keep(&claim.lease, None, renew, pin!(guarded(jobs, delivery, slot, opened, &claim))).await
+            let renew = async |length| {
+                let late = claim.lease.is_late();
+                let beat = claim.renew(length).await;
+                jobs.meters.beat(LeaseKind::Execution, beat.into(), late);
+                beat
+            };
+            let work = pin!(guarded(jobs, delivery, slot, opened, &claim));
+            let settlement = keep(&claim.lease, None, renew, work).await;
+            if claim.lease.is_over() {
+                jobs.meters.lost(LeaseKind::Execution);
+            }
+            settlement
         }
         Err(Settlement::Outage) if jobs.config.guard_outage == OutagePolicy::Open => {
             let settlement = unguarded(jobs, delivery, slot, opened, Some(pk)).await;
@@ -155,14 +171,15 @@ async fn guarded(
     }
     let attempt = claim.claimed.failures + 1;
     let cx = jobs.guarded_context(Arc::clone(&opened.message), claim, (Part::Work, attempt));
-    let (ended, _unwritten) = jobs.run_guarded(Arc::clone(&opened.work), Arc::clone(&cx), claim, slot).await;
+    let (ended, _unwritten) =
+        jobs.run_guarded(Arc::clone(&opened.work), Arc::clone(&cx), claim, (delivery, slot)).await;
     match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
         Next::Confirm => {
             cx.notice_vanished_steps();
             confirm(claim).await
         }
         Next::Bury(failure) => fail_for_good(jobs, delivery, slot, opened, claim, (failure, attempt)).await,
-        next => give_back(claim, jobs.again(delivery, &claim.lease, next, attempt), attempt).await,
+        next => give_back(jobs, delivery, claim, next, attempt).await,
     }
 }
 
@@ -190,7 +207,7 @@ async fn unguarded(
     };
     let cx = jobs.context(message, pk, 0, attempt, steps);
     let bounds = run::Bounds { lease: &delivery.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
-    let (ended, task) = jobs.run(work, cx, bounds).await;
+    let (ended, task) = jobs.run(work, cx, bounds, delivery).await;
     let name = run_name(pk, &delivery.message);
     if let Some(task) = task {
         jobs.stuck.watch(name.clone(), task);
@@ -202,7 +219,7 @@ async fn unguarded(
             let again = jobs.again(delivery, &delivery.lease, next, attempt);
             if let Some(why) = again.failure {
                 delivery.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(key = %name, attempt, code = why.code, error = why.text, "the attempt failed");
+                jobs.attempt_failed(delivery, &name.0, attempt, &why, &again.settlement);
             }
             again.settlement
         }
@@ -210,9 +227,25 @@ async fn unguarded(
 }
 
 impl Jobs {
-    async fn run(&self, work: Arc<dyn Work>, cx: Arc<JobContext>, bounds: run::Bounds<'_>) -> run::Over {
+    async fn run(
+        &self,
+        work: Arc<dyn Work>,
+        cx: Arc<JobContext>,
+        bounds: run::Bounds<'_>,
+        delivery: &Delivery,
+    ) -> run::Over {
+        if !bounds.allow_a_begin() {
+            return (Ended::Interrupted { still_running: false }, None);
+        }
         let begun = Instant::now();
+        self.meters.started.one();
+        if !delivery.begun.swap(true, Ordering::Relaxed) {
+            self.meters.to_start.record(begun.duration_since(delivery.received));
+        }
+        let seen = self.watch.begins(&cx, bounds.lease);
         let over = run::run(work, cx, self.handler.is_blocking(), bounds).await;
+        drop(seen);
+        self.meters.handled(HandlerEnd::from(&over.0), begun.elapsed());
         if !matches!(over.0, Ended::Interrupted { .. }) {
             self.visibility.took(begun.elapsed());
         }
@@ -226,10 +259,10 @@ impl Jobs {
         work: Arc<dyn Work>,
         cx: Arc<JobContext>,
         claim: &ExecutionLease,
-        slot: &Slot,
+        (delivery, slot): (&Delivery, &Slot),
     ) -> (Ended, impl Sized) {
         let bounds = run::Bounds { lease: &claim.lease, grace: self.cancel_grace, halt: &self.halt, slot };
-        let (mut ended, task) = self.run(work, cx, bounds).await;
+        let (mut ended, task) = self.run(work, cx, bounds, delivery).await;
         if let Some(task) = task {
             self.stuck.watch(claim.pk.clone(), task);
         }

@@ -125,6 +125,16 @@ impl Lease {
         }
     }
 
+    /// Whether a beat that is sent now is sent late: its time has long come, and no failed one came before it.
+    pub(crate) fn is_late(&self) -> bool {
+        !self.failing.load(Ordering::Relaxed) && self.left() < self.length.mul_f64(LATE_BEFORE_END)
+    }
+
+    /// What is left of it, for those who look on while somebody else holds it.
+    pub(crate) fn view(&self) -> View {
+        View { clock: self.clock.clone(), length: self.length, end: self.end.subscribe() }
+    }
+
     /// A beat failed. `true` for the first in a row: near its end they follow each other closely, and one line is enough.
     pub(crate) fn fails(&self) -> bool {
         !self.failing.swap(true, Ordering::Relaxed)
@@ -169,6 +179,24 @@ const LEAST_GROWTH: u32 = 10;
 
 /// A beat comes due when this part of the lease is left. Handlers that end before it cost no beat.
 const BEAT_BEFORE_END: f64 = 0.4;
+
+/// A beat that is sent when less than this part is left is late: whoever should have sent it was kept from it.
+const LATE_BEFORE_END: f64 = 0.25;
+
+/// A lease, seen by those who do not hold it.
+#[derive(Debug)]
+pub(crate) struct View {
+    clock: Clock,
+    length: Duration,
+    end: watch::Receiver<Option<Deadline>>,
+}
+
+impl View {
+    /// How much of it is left, and the whole.
+    pub(crate) fn left_of(&self) -> (Duration, Duration) {
+        (self.end.borrow().map_or(Duration::ZERO, |end| end.left(self.clock.now())), self.length)
+    }
+}
 
 /// Shared by all deliveries of a queue, so that their beats come together and can be sent in one batch.
 #[derive(Debug, Clone, Copy)]

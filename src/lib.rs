@@ -136,8 +136,9 @@ mod fit;
 // Tools for those who run it.
 pub mod ops;
 
-// How it is, for those who ask.
-mod status;
+// How it is, for those who ask, and what it counts.
+pub mod status;
+pub mod telemetry;
 #[cfg(feature = "serve")]
 mod serve;
 
@@ -166,7 +167,7 @@ pub use shutdown::Shutdown;
 #[cfg(unix)]
 pub use shutdown::shutdown_signal;
 pub use status::{Pause, Phase, QueueStatus, Status};
-pub use worker::{Health, StopReport, Worker, WorkerError};
+pub use worker::{Health, StopReport, Viewer, Worker, WorkerError};
 
 /// The README's Rust, and what must not compile beside what does: compiled with the other examples.
 #[cfg(doctest)]

@@ -8,11 +8,13 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
-use crate::{clock::Millis, lease::Lease, settle::dead_letter};
+use tokio::time::Instant;
+
+use crate::{clock::Millis, lease::Lease, settle::dead_letter, telemetry::InHand};
 
 pub use dead_letter::{ATTRIBUTE as DEAD_LETTER_ATTRIBUTE, Note};
 pub use envelope::Sns;
@@ -136,6 +138,13 @@ pub(crate) struct Delivery {
     /// The message with its body from elsewhere, once that is fetched: a delivery that waits in place for a moment does not
     /// fetch it again. What was received stays beside it, for that is what is dead-lettered. Locked for single lines.
     pub(crate) fetched: Mutex<Option<Fetched>>,
+    /// When it was received.
+    pub(crate) received: Instant,
+    /// A run of it has begun.
+    pub(crate) begun: AtomicBool,
+    /// Counts it until it is settled.
+    #[expect(dead_code, reason = "it counts by being there")]
+    pub(crate) in_hand: InHand,
 }
 
 impl Delivery {

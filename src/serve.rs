@@ -10,12 +10,16 @@ use std::{
     convert::Infallible,
     fmt::Display,
     io::{self, ErrorKind},
-    sync::Arc,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use axum::{
-    Router,
+    Extension, Router,
     http::{HeaderValue, StatusCode, header},
     middleware::map_response,
     response::Response,
@@ -29,9 +33,16 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{handler::remote::Runs, status::Status};
+use crate::{
+    handler::remote::Runs,
+    status::{History, Overview, Status},
+};
+
+pub(crate) use metrics::{Exporter, exporter};
 
 mod health;
+mod live;
+mod metrics;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -62,8 +73,11 @@ const LARGEST_HEAD: usize = 16 * 1024;
 const OUT_OF_RESOURCES: Duration = Duration::from_secs(1);
 
 const PATHS: &str = "\
-/live    200 while the worker does its work or pauses on purpose, 503 when it hangs
-/ready   200 while it receives from every queue, 503 and why when it does not
+/live     200 while the worker does its work or pauses on purpose, 503 when it hangs
+/ready    200 while it receives from every queue, 503 and why when it does not
+/status   all that is known of the worker, as JSON
+/events   the same every second, as a stream
+/metrics  what it counts, for Prometheus
 ";
 
 /// Listens.
@@ -72,12 +86,27 @@ pub(crate) async fn bind(address: impl ToSocketAddrs + Display + Copy) -> io::Re
     TcpListener::bind(address).await.map_err(named)
 }
 
+/// A worker that tells of itself.
+pub(crate) trait Tells: Send + Sync {
+    /// In short, for probes.
+    fn status(&self) -> Status;
+    /// All that is known.
+    fn overview(&self) -> Overview;
+    /// What has passed.
+    fn history(&self) -> History;
+    /// Somebody looks, until what comes back is dropped.
+    fn looks(&self) -> Box<dyn Send + Sync>;
+}
+
 /// Tells how the worker is, until it is dropped.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    status: impl Fn() -> Status + Clone + Send + Sync + 'static,
-) -> Infallible {
-    answer_all(listener, router(status), HEALTH).await
+pub(crate) async fn serve(listener: TcpListener, worker: Arc<dyn Tells>, exporter: Exporter) -> Infallible {
+    let router = router(worker, exporter.clone());
+    tokio::select! {
+        // Neither ends; which is looked at first makes no difference.
+        biased;
+        never = answer_all(listener, router, HEALTH) => never,
+        () = exporter.keep_up() => unreachable!("it goes on for ever"),
+    }
 }
 
 /// Lets runs be asked, of which there are so many at once, until it is dropped.
@@ -92,7 +121,10 @@ async fn answer_all(listener: TcpListener, router: Router, purpose: Purpose) -> 
     let mut connections = Connections { purpose, tasks: JoinSet::new(), oldest_first: VecDeque::new() };
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.add(answer(stream, router.clone(), purpose)),
+            Ok((stream, _)) => {
+                let lasting = Lasting::default();
+                connections.add(answer(stream, router.clone(), purpose, lasting.clone()), lasting);
+            }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "nobody can connect for the worker's {} at the moment", purpose.what);
@@ -103,10 +135,12 @@ async fn answer_all(listener: TcpListener, router: Router, purpose: Purpose) -> 
 }
 
 /// Every path there is.
-fn router(status: impl Fn() -> Status + Clone + Send + Sync + 'static) -> Router {
+fn router(worker: Arc<dyn Tells>, exporter: Exporter) -> Router {
     Router::new()
         .route("/", get(async || PATHS))
-        .merge(health::routes(status))
+        .merge(health::routes(Arc::clone(&worker)))
+        .merge(live::routes(worker))
+        .merge(exporter.routes())
         .fallback(async || (StatusCode::NOT_FOUND, PATHS))
         .layer(map_response(not_to_be_stored))
 }
@@ -117,13 +151,30 @@ async fn not_to_be_stored(mut response: Response) -> Response {
     response
 }
 
+/// Says of a connection that its answer lasts, and bounds itself.
+#[derive(Debug, Clone, Default)]
+struct Lasting(Arc<AtomicBool>);
+
+impl Lasting {
+    fn lasts(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One request, one answer.
-async fn answer(stream: TcpStream, router: Router, purpose: Purpose) {
-    let connection = http1::Builder::new()
-        .keep_alive(false)
-        .max_buf_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match timeout(purpose.time, connection).await {
+async fn answer(stream: TcpStream, router: Router, purpose: Purpose, lasting: Lasting) {
+    let router = router.layer(Extension(lasting.clone()));
+    let mut connection = pin!(
+        http1::Builder::new()
+            .keep_alive(false)
+            .max_buf_size(LARGEST_HEAD)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+    );
+    let mut answered = timeout(purpose.time, &mut connection).await;
+    if answered.is_err() && lasting.0.load(Ordering::Relaxed) {
+        answered = Ok(connection.await);
+    }
+    match answered {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a request for the worker's {} was not answered", purpose.what),
         Err(_) => tracing::debug!("a request for the worker's {} took too long", purpose.what),
@@ -144,11 +195,11 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 struct Connections {
     purpose: Purpose,
     tasks: JoinSet<()>,
-    oldest_first: VecDeque<AbortHandle>,
+    oldest_first: VecDeque<(AbortHandle, Lasting)>,
 }
 
 impl Connections {
-    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static, lasting: Lasting) {
         while let Some(ended) = self.tasks.try_join_next() {
             if let Err(error) = ended
                 && error.is_panic()
@@ -156,12 +207,15 @@ impl Connections {
                 tracing::error!(%error, "a request for the worker's {} was not answered", self.purpose.what);
             }
         }
-        self.oldest_first.retain(|connection| !connection.is_finished());
-        if self.oldest_first.len() >= self.purpose.most
-            && let Some(oldest) = self.oldest_first.pop_front()
+        self.oldest_first.retain(|(connection, _)| !connection.is_finished());
+        // Those that last have a limit of their own, and are not what a client dawdles with.
+        let is_short = |(_, lasting): &(AbortHandle, Lasting)| !lasting.0.load(Ordering::Relaxed);
+        if self.oldest_first.iter().filter(|one| is_short(one)).count() >= self.purpose.most
+            && let Some(oldest) = self.oldest_first.iter().position(is_short)
+            && let Some((oldest, _)) = self.oldest_first.remove(oldest)
         {
             oldest.abort();
         }
-        self.oldest_first.push_back(self.tasks.spawn(connection));
+        self.oldest_first.push_back((self.tasks.spawn(connection), lasting));
     }
 }

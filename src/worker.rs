@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     bodies::Bodies,
@@ -17,17 +17,17 @@ use crate::{
     queue::Broker,
     shutdown::Shutdown,
     status::Phase,
+    telemetry::Telemetry,
 };
 
 use board::Board;
 use drain::drain;
 use hall::Hall;
 use pulse::Pulse;
-use report::Tally;
 use site::Site;
 use work::work_a_queue;
 
-pub use board::Health;
+pub use board::{Health, Viewer};
 pub use report::StopReport;
 
 mod board;
@@ -38,6 +38,7 @@ mod control;
 mod drain;
 mod endpoint;
 mod hall;
+mod history;
 pub(crate) mod lanes;
 mod needless;
 mod pace;
@@ -62,6 +63,7 @@ pub struct Worker {
     clock: Option<Clock>,
     board: Arc<Board>,
     health_at: Option<SocketAddr>,
+    telemetry: Telemetry,
     remote: Option<Arc<Runs>>,
 }
 
@@ -99,6 +101,7 @@ impl Worker {
             clock: None,
             board: Arc::default(),
             health_at: None,
+            telemetry: Telemetry::default(),
             remote: None,
         }
     }
@@ -221,6 +224,7 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
         async move { pulse.beat().await }
     });
     tending::tend_store(&site, &mut tending);
+    tending::tend_board(&site, &pulse, &mut tending);
     let (mut halls, mut queues) = (Vec::new(), JoinSet::new());
     let mut open = |hall: Arc<Hall>, halls: &mut Vec<Arc<Hall>>, queues: &mut JoinSet<()>| {
         let visibility = hall.jobs.visibility.in_force();
@@ -246,12 +250,10 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
             open(hall, &mut halls, &mut queues);
         }
     }
-    site.board.enters(Phase::Draining);
+    site.board.drains(Instant::now() + site.config.drain_timeout);
     drain(&site, &halls, shutdown, &mut queues).await;
     tending.shutdown().await;
-    let stuck: usize = halls.iter().map(|hall| hall.jobs.stuck.count()).sum();
-    site.tally.count(|report| report.stuck = stuck.try_into().unwrap_or(u64::MAX));
-    let report = site.tally.report();
+    let report = StopReport::of(&halls);
     let StopReport { done, suppressed, dead, dropped, failed, released, left, stuck } = report;
     tracing::info!(done, suppressed, dead, dropped, failed, released, left, stuck, "stopped");
     report

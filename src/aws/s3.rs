@@ -10,8 +10,8 @@ use aws_sdk_s3::config::{
     StalledStreamProtectionConfig, http::HttpRequest, retry::RetryConfig, timeout::TimeoutConfig,
 };
 
-use super::{Calls, Counting};
-use crate::config::env;
+use super::Counting;
+use crate::{config::env, telemetry::Calls};
 
 /// Longest wait for a connection, TLS included. A lost SYN is sent again after one second.
 const CONNECT: Duration = Duration::from_secs(2);

@@ -14,8 +14,8 @@ use aws_sdk_dynamodb::{
     error::SdkError,
     operation::{put_item::PutItemError, update_item::UpdateItemError},
     types::{
-        KeyType, MultiRegionConsistency, ReturnValue, ReturnValuesOnConditionCheckFailure, ScalarAttributeType,
-        TableDescription, TimeToLiveStatus,
+        KeyType, MultiRegionConsistency, ReturnConsumedCapacity, ReturnValue, ReturnValuesOnConditionCheckFailure,
+        ScalarAttributeType, TableDescription, TimeToLiveStatus,
     },
 };
 use tokio::sync::Semaphore;
@@ -139,6 +139,7 @@ impl DynamoDbGuard {
             .set_expression_attribute_values(when.values())
             .condition_expression(when.condition)
             .set_expression_attribute_names(Some(when.names))
+            .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match self.in_turn(|| put.send()).await {
             Ok(_) => Ok(Ok(())),
@@ -162,6 +163,7 @@ impl DynamoDbGuard {
             .condition_expression(update.when.condition)
             .set_expression_attribute_names(Some(update.when.names))
             .return_values(back)
+            .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match self.in_turn(|| call.send()).await {
             Ok(output) => Ok(Ok(output.attributes.unwrap_or_default().into_iter().collect())),

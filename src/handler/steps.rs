@@ -187,6 +187,18 @@ impl JobContext {
         }
     }
 
+    /// The step that the run is in, or was in last.
+    pub(crate) fn last_step(&self) -> Option<String> {
+        match &self.steps {
+            Steps::Recorded(recorder) => recorder.last_taken(),
+            Steps::Unrecorded { .. } | Steps::Refused => None,
+        }
+    }
+
+    pub(crate) fn is_undo(&self) -> bool {
+        matches!(&self.steps, Steps::Recorded(recorder) if recorder.part == Part::Undo)
+    }
+
     /// The run has come to its end: tells if an earlier one took steps that it did not. What is elsewhere may have read them in
     /// its request, and had no need to take them.
     pub(crate) fn notice_vanished_steps(&self) {

@@ -25,6 +25,7 @@ use crate::{
     message::{Delivery, Message},
     queue::LONGEST_VISIBILITY,
     settle::{Delayed, Deleted, Held, Settlement},
+    telemetry::Verdict,
     testing::{Planted, planted},
 };
 
@@ -54,6 +55,15 @@ pub(super) async fn claim(
         match answer {
             Err(error) => return Err(no_verdict(jobs, delivery, pk, &error)),
             Ok(Claimed::Mine(record)) => {
+                let verdict = match kind {
+                    Some(TakeOverKind::Park { .. }) => Verdict::Parked,
+                    Some(TakeOverKind::AfterLapse) => Verdict::TakenOver,
+                    _ => Verdict::Mine,
+                };
+                jobs.meters.verdict(verdict);
+                if verdict != Verdict::Mine {
+                    jobs.meters.takeovers.one();
+                }
                 if let Some(TakeOverKind::Park { not_before }) = kind {
                     tracing::warn!(%pk, takeovers = record.takeovers, "its worker died again; it waits for a while");
                     return Err(Settlement::Held { until: not_before, why: Held::BackingOff });
@@ -74,6 +84,7 @@ pub(super) async fn claim(
         }
     }
     // Others claim it all the time: one of them has it.
+    jobs.meters.verdict(Verdict::Held);
     Err(Settlement::Held { until: jobs.clock.wall() + jobs.visibility.in_force() / 2, why: Held::Running })
 }
 
@@ -91,6 +102,7 @@ where
 
 /// Unknown is a verdict of its own: nothing runs, nothing is deleted, nothing is dead-lettered (rules G1, G8).
 fn no_verdict(jobs: &Jobs, delivery: &Delivery, pk: &Pk, error: &GuardError) -> Settlement {
+    jobs.meters.verdict(Verdict::Unknown);
     if jobs.store.is_open() {
         return Settlement::Outage;
     }
@@ -160,7 +172,11 @@ impl Jobs {
             lease: self.visibility.in_force(),
             park: self.backoff(record.takeovers),
         };
-        Err(match decide::found(record, &view) {
+        let found = decide::found(record, &view);
+        if let Some(verdict) = found.verdict() {
+            self.meters.verdict(verdict);
+        }
+        Err(match found {
             Found::TakeOver(kind) => return Ok(kind),
             Found::Done => Settlement::Delete(Deleted::Suppressed),
             Found::Dead if record.copied => Settlement::Delete(Deleted::Suppressed),

@@ -11,6 +11,7 @@ use crate::{
     message::Message,
     queue::LONGEST_VISIBILITY,
     settle::Held,
+    telemetry,
     testing::{Planted, planted},
 };
 
@@ -43,6 +44,20 @@ pub(super) enum Found {
     Held { until: Millis, why: Held },
     /// It can be taken over.
     TakeOver(TakeOverKind),
+}
+
+impl Found {
+    /// As it is counted; a takeover is counted when it has been made.
+    pub(super) fn verdict(self) -> Option<telemetry::Verdict> {
+        Some(match self {
+            Self::Done => telemetry::Verdict::Done,
+            Self::Dead => telemetry::Verdict::Dead,
+            Self::OtherPayload => telemetry::Verdict::OtherPayload,
+            Self::Held { why: Held::BackingOff, .. } => telemetry::Verdict::BackingOff,
+            Self::Held { .. } => telemetry::Verdict::Held,
+            Self::TakeOver(_) => return None,
+        })
+    }
 }
 
 /// A `lease_until` further ahead than this is not one that a worker of ours has written.

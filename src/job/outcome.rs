@@ -104,12 +104,18 @@ pub(super) struct Again {
 }
 
 /// Gives the claim back, and says when the message is to come again.
-pub(super) async fn give_back(claim: &ExecutionLease, again: Again, attempt: u32) -> Settlement {
-    let why = again.failure.clone();
-    match claim.insist(&claim.release(again.not_before, again.failure)).await {
+pub(super) async fn give_back(
+    jobs: &Jobs,
+    delivery: &Delivery,
+    claim: &ExecutionLease,
+    next: Next,
+    attempt: u32,
+) -> Settlement {
+    let again = jobs.again(delivery, &claim.lease, next, attempt);
+    match claim.insist(&claim.release(again.not_before, again.failure.clone())).await {
         Ok(Owned::Applied) => {
-            if let Some(why) = why {
-                tracing::warn!(pk = %claim.pk, attempt, code = why.code, error = why.text, "the attempt failed");
+            if let Some(why) = again.failure {
+                jobs.attempt_failed(delivery, &claim.pk.0, attempt, &why, &again.settlement);
             }
             again.settlement
         }

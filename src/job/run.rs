@@ -34,6 +34,14 @@ pub(super) struct Bounds<'a> {
     pub(super) slot: &'a Slot,
 }
 
+impl Bounds<'_> {
+    /// Whether a run may begin. Nothing new starts (rule L1) when the claim was answered so late that the run would be
+    /// cancelled as it begins.
+    pub(super) fn allow_a_begin(&self) -> bool {
+        !self.halt.is_cancelled() && self.lease.left() > self.grace
+    }
+}
+
 /// How a run ended, and what of it may still be at work here.
 pub(super) type Over = (Ended, Option<JoinSet<HandlerResult>>);
 
@@ -45,10 +53,6 @@ const ABORT: Duration = Duration::from_millis(500);
 /// # Cancel safety
 /// Dropped, it aborts the handler at its next await; one on a blocking thread runs on.
 pub(super) async fn run(work: Arc<dyn Work>, cx: Arc<JobContext>, blocking: bool, bounds: Bounds<'_>) -> Over {
-    if bounds.halt.is_cancelled() || bounds.lease.left() <= bounds.grace {
-        // Nothing new starts (rule L1): the claim was answered so late that the run would be cancelled as it begins.
-        return (Ended::Interrupted { still_running: false }, None);
-    }
     let mut task = JoinSet::new();
     let slot = bounds.slot.clone();
     let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());

@@ -90,7 +90,7 @@ async fn undo(
     let undoing = Arc::new(Undo { work: opened.work, answer: OnceLock::new() });
     let work: Arc<dyn Work> = Arc::<Undo>::clone(&undoing);
     let cx = jobs.guarded_context(opened.message, claim, (Part::Undo, attempt));
-    let (ended, _unwritten) = jobs.run_guarded(work, cx, claim, slot).await;
+    let (ended, _unwritten) = jobs.run_guarded(work, cx, claim, (delivery, slot)).await;
     match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
         Next::Confirm => {
             let answer = undoing.answer.get().copied();
@@ -107,7 +107,8 @@ async fn undo(
             match claim.insist(&claim.release_undone(failed.failures, not_before, counts)).await {
                 Ok(Owned::Applied) => {
                     if let Some(why) = again.failure {
-                        tracing::warn!(pk = %claim.pk, attempt, code = why.code, error = why.text, "undoing it failed");
+                        let why = Failure { text: format!("undoing it failed: {}", why.text), ..why };
+                        jobs.attempt_failed(delivery, &claim.pk.0, attempt, &why, &again.settlement);
                     }
                     again.settlement
                 }

@@ -101,12 +101,21 @@ impl Visibility {
 
     /// The slowest in a hundred handlers of late; `None` before the first.
     pub(crate) fn p99(&self) -> Option<Duration> {
-        let (p99, seen) = self.times.lock().unwrap_or_else(PoisonError::into_inner).p99();
-        (seen > 0).then_some(p99)
+        self.slowest(0.99)
+    }
+
+    /// The slower half of handlers of late takes longer than this.
+    pub(crate) fn p50(&self) -> Option<Duration> {
+        self.slowest(0.5)
+    }
+
+    fn slowest(&self, part: f64) -> Option<Duration> {
+        let (time, seen) = self.times.lock().unwrap_or_else(PoisonError::into_inner).quantile(part);
+        (seen > 0).then_some(time)
     }
 
     fn follow(&self, times: &mut Times) {
-        let (p99, seen) = times.p99();
+        let (p99, seen) = times.quantile(0.99);
         let wanted = whole_seconds(p99 * 2);
         if self.floor == self.ceiling {
             let short = wanted > self.floor;
@@ -138,12 +147,12 @@ impl Visibility {
 }
 
 impl Times {
-    /// The p99 of both windows, and of how many handlers it is.
-    fn p99(&self) -> (Duration, u64) {
+    /// A quantile of both windows, and of how many handlers it is.
+    fn quantile(&self, part: f64) -> (Duration, u64) {
         let mut both = self.current.clone();
         // Both have the same bounds, so that this cannot fail.
         let _ = both.add(&self.before);
-        (Duration::from_millis(both.value_at_quantile(0.99)), both.len())
+        (Duration::from_millis(both.value_at_quantile(part)), both.len())
     }
 }
 

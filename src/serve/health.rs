@@ -3,6 +3,8 @@
 //! Owns paths and statuses. Both tell the whole status, so that a person who asks sees why, and how each pause ends; what
 //! it means is decided by [`Status`].
 
+use std::{sync::Arc, time::Duration};
+
 use axum::{
     Router,
     http::{StatusCode, header},
@@ -10,7 +12,9 @@ use axum::{
     routing::get,
 };
 use serde::Serialize;
+use tokio::time::sleep;
 
+use super::Tells;
 use crate::status::Status;
 
 /// What is told: the two verdicts, and the rest of the status beside them.
@@ -22,11 +26,24 @@ struct Told<'a> {
     status: &'a Status,
 }
 
-pub(super) fn routes(status: impl Fn() -> Status + Clone + Send + Sync + 'static) -> Router {
-    let of_live = status.clone();
+/// A process that was stopped and goes on looks as if it stood still, until its tasks have had their turn: it is given this
+/// long before it is told to be dead.
+const ANOTHER_LOOK: Duration = Duration::from_secs(1);
+
+pub(super) fn routes(worker: Arc<dyn Tells>) -> Router {
+    let of_live = Arc::clone(&worker);
     Router::new()
-        .route("/live", get(async move || tell(&of_live(), Status::is_live)))
-        .route("/ready", get(async move || tell(&status(), Status::is_ready)))
+        .route("/live", get(async move || tell(&looked_at_twice(&*of_live).await, Status::is_live)))
+        .route("/ready", get(async move || tell(&looked_at_twice(&*worker).await, Status::is_ready)))
+}
+
+async fn looked_at_twice(worker: &dyn Tells) -> Status {
+    let status = worker.status();
+    if !status.hangs {
+        return status;
+    }
+    sleep(ANOTHER_LOOK).await;
+    worker.status()
 }
 
 fn tell(status: &Status, verdict: fn(&Status) -> bool) -> Response {

@@ -25,11 +25,15 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    async fn telling(status: impl Fn() -> Status + Clone + Send + Sync + 'static) -> Self {
+    async fn telling(status: impl Fn() -> Status + Send + Sync + 'static) -> Self {
+        Self::of(Worker { status: Box::new(status), looking: Arc::default() }).await
+    }
+
+    async fn of(worker: Worker) -> Self {
         let listener = bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, status));
+        serving.spawn(serve(listener, Arc::new(worker), exporter().1));
         Self { address, serving }
     }
 
@@ -46,6 +50,48 @@ impl Endpoint {
 
     async fn get(&self, path: &str) -> Reply {
         self.says(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await
+    }
+}
+
+/// A worker of which only this is known.
+struct Worker {
+    status: Box<dyn Fn() -> Status + Send + Sync>,
+    looking: Arc<()>,
+}
+
+impl Tells for Worker {
+    fn status(&self) -> Status {
+        (self.status)()
+    }
+
+    fn overview(&self) -> Overview {
+        let Status { phase, problems, stalled_ms, .. } = self.status();
+        Overview {
+            ready: true,
+            live: true,
+            phase,
+            problems,
+            worker: "1-abc".into(),
+            version: "1",
+            now: 1,
+            up_ms: 1,
+            drain_left_ms: None,
+            stalled_ms,
+            circuits: Vec::new(),
+            calls: BTreeMap::new(),
+            write_units: 0,
+            calls_per_message: None,
+            write_units_per_message: None,
+            queues: BTreeMap::new(),
+        }
+    }
+
+    fn history(&self) -> History {
+        History::default()
+    }
+
+    fn looks(&self) -> Box<dyn Send + Sync> {
+        Box::new(Arc::clone(&self.looking))
     }
 }
 
@@ -80,7 +126,13 @@ impl Reply {
 }
 
 fn status(phase: Phase, queue: QueueStatus) -> Status {
-    Status { phase, problems: Vec::new(), queues: BTreeMap::from([("payments".to_owned(), queue)]) }
+    Status {
+        phase,
+        problems: Vec::new(),
+        stalled_ms: None,
+        hangs: false,
+        queues: BTreeMap::from([("payments".to_owned(), queue)]),
+    }
 }
 
 fn receiving() -> QueueStatus {
@@ -110,7 +162,13 @@ async fn well() -> Endpoint {
 
 #[tokio::test]
 async fn live_and_ready_are_told_apart() {
-    let starting = Status { phase: Phase::Starting, problems: vec!["no table".into()], queues: BTreeMap::new() };
+    let starting = Status {
+        phase: Phase::Starting,
+        problems: vec!["no table".into()],
+        stalled_ms: None,
+        hangs: false,
+        queues: BTreeMap::new(),
+    };
     let hanging = QueueStatus { polls_come_back: false, ..receiving() };
     let cases = [
         (starting, 200, 503),
@@ -163,7 +221,7 @@ async fn other_paths_and_methods_are_refused_and_nothing_is_stored() {
     let asked = [
         ("GET / ", 200),
         ("GET /live ", 200),
-        ("GET /metrics ", 404),
+        ("GET /metric ", 404),
         ("GET /ready/ ", 404),
         ("HEAD /nothing ", 404),
         ("POST /ready ", 405),
@@ -282,4 +340,96 @@ async fn an_address_that_is_taken_is_named() {
     let error = bind(endpoint.address).await.expect_err("is taken");
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
     assert!(error.to_string().contains(&endpoint.address.to_string()), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_lasts_longer_than_a_request_and_ends_so_that_its_client_asks_again() {
+    let looking = Arc::new(());
+    let status = Box::new(|| status(Phase::Running, receiving()));
+    let endpoint = Endpoint::of(Worker { status, looking: Arc::clone(&looking) }).await;
+    let mut stream = endpoint.connect().await;
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    let told = String::from_utf8(bytes).unwrap();
+    let lasted = begun.elapsed().as_secs();
+    assert!((598..=601).contains(&lasted), "{lasted} s");
+    assert!(told.to_ascii_lowercase().contains("content-type: text/event-stream"), "{}", &told[..400]);
+    assert_eq!(told.matches("event: history").count(), 1);
+    let pictures = told.matches("event: status").count();
+    assert!((550..=601).contains(&pictures), "{pictures} in ten minutes");
+    assert_eq!(Arc::strong_count(&looking), 2, "nobody looks any more");
+}
+
+#[tokio::test]
+async fn streams_are_few_and_push_no_probe_out() {
+    let endpoint = well().await;
+    let mut streams = Vec::new();
+    for _ in 0..8 {
+        let mut stream = endpoint.connect().await;
+        stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut head = [0; 15];
+        stream.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK");
+        streams.push(stream);
+    }
+    let refused = endpoint.get("/events").await;
+    assert!(refused.status() == 503 && refused.head().contains("retry-after"), "{refused:?}");
+    // As many dawdlers as there may be connections: none of the streams makes room, nor counts.
+    let mut silent = Vec::new();
+    for _ in 0..HEALTH.most {
+        silent.push(endpoint.connect().await);
+    }
+    assert_eq!(endpoint.get("/live").await.status(), 200);
+    for mut stream in streams {
+        let mut more = [0; 1];
+        stream.read_exact(&mut more).await.expect("still told");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_goes_on_after_a_standstill_is_not_told_to_be_dead_and_one_that_hangs_is() {
+    let looks = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&looks);
+    let endpoint = Endpoint::telling(move || {
+        let hangs = seen.fetch_add(1, Ordering::Relaxed) == 0;
+        Status { hangs, ..status(Phase::Running, receiving()) }
+    })
+    .await;
+    assert_eq!((endpoint.get("/live").await.status(), looks.load(Ordering::Relaxed)), (200, 2));
+    let endpoint = Endpoint::telling(|| Status { hangs: true, ..status(Phase::Running, receiving()) }).await;
+    assert_eq!((endpoint.get("/live").await.status(), endpoint.get("/ready").await.status()), (503, 503));
+}
+
+#[tokio::test]
+async fn all_that_is_known_is_told_and_what_is_counted() {
+    let endpoint = well().await;
+    let told = endpoint.get("/status").await;
+    assert_eq!((told.status(), &told.json()["worker"]), (200, &"1-abc".into()));
+    let (recorder, exporter) = exporter();
+    let telemetry = crate::telemetry::Telemetry::with(recorder);
+    telemetry.describe();
+    let meters = crate::telemetry::Meters::new(&telemetry, "payments", "payments-prod");
+    meters.settled(crate::telemetry::Outcome::Done, 3);
+    meters.handled(crate::telemetry::HandlerEnd::TimedOut, Duration::from_millis(40));
+    let listener = bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut serving = JoinSet::new();
+    let worker = Worker { status: Box::new(|| status(Phase::Running, receiving())), looking: Arc::default() };
+    serving.spawn(serve(listener, Arc::new(worker), exporter));
+    let reply = Endpoint { address, serving }.get("/metrics").await;
+    assert!(reply.head().contains("content-type: text/plain; version=0.0.4"), "{reply:?}");
+    for line in [
+        "# TYPE leasehold_messages_settled_total counter",
+        r#"leasehold_messages_settled_total{queue="payments",outcome="done"} 3"#,
+        r#"messaging_process_duration_seconds_bucket{queue="payments",messaging_system="aws_sqs",messaging_destination_name="payments-prod",messaging_operation_name="process",error_type="timeout",le="0.05"} 1"#,
+    ] {
+        assert!(reply.body().lines().any(|told| told == line), "{line} is not in {}", reply.body());
+    }
+    for metric in crate::telemetry::METRICS.iter().filter(|metric| metric.labels.contains(&"queue")) {
+        let name = metric.prometheus_name();
+        let is_there = reply.body().lines().any(|line| line.starts_with(&name));
+        assert!(is_there || metric.labels.contains(&"code"), "{name} is not in {}", reply.body());
+    }
 }

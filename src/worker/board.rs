@@ -1,41 +1,114 @@
 //! What a worker does, gathered for those who ask while it does it.
 //!
-//! Reads what is there and changes nothing; asked seldom, so nothing is kept up to date for it.
+//! Reads what is there and changes nothing of it. Of the past it keeps samples (`history`), which cost the same whether
+//! somebody looks or not.
 
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
 };
 
 use crate::{
-    clock::millis,
+    clock::{Clock, millis},
     config::OutagePolicy,
     guard::outage::{Circuit, Told},
-    status::{Pause, Phase, QueueStatus, Status},
+    status::{DepthStatus, History as HistoryStatus, Overview, Pause, Phase, QueueStatus, Status},
+    telemetry::{Calls, Gauge, Telemetry},
 };
 
-use super::{hall::Hall, poll::RETRY};
+use super::{
+    hall::Hall,
+    history::{Cost, Costs, History, STEP},
+    poll::RETRY,
+    pulse::Pulse,
+};
+
+mod overview;
 
 /// What is known of a worker, from its start on.
-#[derive(Default)]
-pub(crate) struct Board(Mutex<Known>);
+pub(crate) struct Board {
+    /// Held for single look-ups and changes, and while somebody is told.
+    known: Mutex<Known>,
+    made: Instant,
+    viewers: AtomicUsize,
+    /// Somebody looks, after nobody did.
+    looked_at: Notify,
+}
 
 #[derive(Default)]
 struct Known {
     phase: Phase,
     problems: Vec<String>,
-    halls: Vec<Arc<Hall>>,
+    queues: Vec<History>,
+    costs: Costs,
+    running: Option<Running>,
+    gone_by: Option<Instant>,
+    depths: BTreeMap<String, DepthStatus>,
+}
+
+/// What there is of a worker once its checks have passed.
+pub(super) struct Running {
+    pub(super) worker: String,
+    pub(super) clock: Clock,
+    pub(super) pulse: Arc<Pulse>,
+    pub(super) store: Arc<Circuit>,
+    pub(super) calls: Calls,
+    gauges: Gauges,
+}
+
+struct Gauges {
+    ready: Gauge,
+    calls_per_message: Gauge,
+    units_per_message: Gauge,
+}
+
+impl Running {
+    pub(super) fn new(
+        (worker, clock): (String, Clock),
+        (pulse, store): (Arc<Pulse>, Arc<Circuit>),
+        (calls, telemetry): (Calls, &Telemetry),
+    ) -> Self {
+        let [ready, calls_per_message, units_per_message] = telemetry.worker_gauges();
+        Self { worker, clock, pulse, store, calls, gauges: Gauges { ready, calls_per_message, units_per_message } }
+    }
+}
+
+/// Between two looks into the queues: SQS's own numbers are some seconds old.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// The process stands still for so long that it should be killed.
+const HANGS: Duration = Duration::from_secs(30);
+
+impl Default for Board {
+    fn default() -> Self {
+        Self { known: Mutex::default(), made: Instant::now(), viewers: AtomicUsize::new(0), looked_at: Notify::new() }
+    }
 }
 
 impl Board {
-    /// Held for single look-ups and changes.
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn enters(&self, phase: Phase) {
         self.known().phase = phase;
+    }
+
+    /// From now on it drains, and is gone by then.
+    pub(super) fn drains(&self, gone_by: Instant) {
+        let mut known = self.known();
+        known.phase = Phase::Draining;
+        known.gone_by = Some(gone_by);
     }
 
     /// What keeps the worker, or some of its queues, from starting.
@@ -43,14 +116,79 @@ impl Board {
         self.known().problems = problems;
     }
 
-    pub(super) fn works_on(&self, hall: Arc<Hall>) {
-        self.known().halls.push(hall);
+    pub(super) fn runs(&self, running: Running) {
+        self.known().running = Some(running);
     }
 
+    pub(super) fn works_on(&self, hall: Arc<Hall>) {
+        self.known().queues.push(History::of(hall));
+    }
+
+    /// Takes samples, for ever.
+    pub(super) async fn sample(&self) {
+        loop {
+            sleep(STEP).await;
+            let is_ready = self.status().is_ready();
+            let mut known = self.known();
+            known.queues.iter_mut().for_each(History::sample);
+            let cost = known.cost();
+            known.costs.sample(cost);
+            let per_message = known.costs.per_message(cost);
+            if let Some(Running { gauges, .. }) = &known.running {
+                gauges.ready.set(f64::from(u8::from(is_ready)));
+                if let Some((calls, units)) = per_message {
+                    gauges.calls_per_message.set(calls);
+                    gauges.units_per_message.set(units);
+                }
+            }
+        }
+    }
+
+    /// Asks SQS how much there is in each queue, now and then while somebody looks, for ever.
+    pub(super) async fn look_into_queues(&self) {
+        loop {
+            while self.viewers.load(Ordering::Relaxed) == 0 {
+                self.known().depths.clear();
+                self.looked_at.notified().await;
+            }
+            let halls: Vec<_> = self.known().queues.iter().map(|queue| Arc::clone(&queue.hall)).collect();
+            for hall in halls {
+                // What cannot be seen is not told; nobody has to act on that.
+                let depth = hall.desk.queue.depth().await.ok();
+                let mut known = self.known();
+                let name = hall.jobs.name.to_string();
+                match depth {
+                    Some(depth) => {
+                        let (visible, in_flight, delayed) = (depth.visible, depth.in_flight, depth.delayed);
+                        known.depths.insert(name, DepthStatus { visible, in_flight, delayed });
+                    }
+                    None => drop(known.depths.remove(&name)),
+                }
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+impl Known {
+    fn cost(&self) -> Cost {
+        let (calls, units) = self.running.as_ref().map_or((0, 0), |running| running.calls.totals());
+        Cost { calls, units, settled: self.queues.iter().map(History::settled).sum() }
+    }
+}
+
+impl Board {
     fn status(&self) -> Status {
         let known = self.known();
-        let queues = known.halls.iter().map(|hall| (hall.jobs.name.to_string(), of(hall)));
-        Status { phase: known.phase, problems: known.problems.clone(), queues: queues.collect::<BTreeMap<_, _>>() }
+        let queues = known.queues.iter().map(|queue| (queue.hall.jobs.name.to_string(), of(&queue.hall)));
+        let pulse = known.running.as_ref().map(|running| &running.pulse);
+        Status {
+            phase: known.phase,
+            problems: known.problems.clone(),
+            stalled_ms: pulse.and_then(|pulse| pulse.worst()).map(millis),
+            hangs: pulse.is_some_and(|pulse| pulse.stands_still_for() > HANGS),
+            queues: queues.collect::<BTreeMap<_, _>>(),
+        }
     }
 }
 
@@ -59,16 +197,53 @@ impl Board {
 pub struct Health(pub(super) Arc<Board>);
 
 impl Health {
-    /// How it is now.
+    /// How it is now, in short: what probes ask.
     #[must_use]
     pub fn status(&self) -> Status {
         self.0.status()
+    }
+
+    /// How it is now, with all that is known: what people ask.
+    #[must_use]
+    pub fn overview(&self) -> Overview {
+        self.0.overview()
+    }
+
+    /// How it was in the last quarter of an hour.
+    #[must_use]
+    pub fn history(&self) -> HistoryStatus {
+        self.0.history()
+    }
+
+    /// Somebody looks, until what comes back is dropped: meanwhile the worker asks SQS every ten seconds how much there is in
+    /// its queues, at one call for each.
+    #[must_use]
+    pub fn looks(&self) -> Viewer {
+        if self.0.viewers.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.0.looked_at.notify_one();
+        }
+        Viewer(Arc::clone(&self.0))
     }
 }
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Health").field(&self.status()).finish()
+    }
+}
+
+/// Somebody who looks at a worker.
+pub struct Viewer(Arc<Board>);
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        self.0.viewers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Viewer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Viewer")
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     handler::ErasedHandler,
     queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts},
     settle::dead_letter::{DeadLetters, Target},
+    telemetry::Calls,
 };
 
 use super::{
@@ -40,14 +41,16 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
         tracing::warn!("{warning}");
     }
     let clock = worker.clock.clone().unwrap_or_else(Clock::system);
+    worker.telemetry.describe();
+    let calls = Calls::new(worker.telemetry.clone());
     let (broker, guard, from_s3) = match (worker.adapters, worker.aws) {
         (Some((broker, guard)), _) => (broker, guard, None),
-        (None, Some(sdk)) => adapters(&sdk, &config)?,
-        (None, None) => adapters(&aws::load().await, &config)?,
+        (None, Some(sdk)) => adapters(&sdk, &config, calls.clone())?,
+        (None, None) => adapters(&aws::load().await, &config, calls.clone())?,
     };
     let adapters = (broker, guard, worker.bodies.or(from_s3));
     let until = Instant::now() + config.start_timeout;
-    let site = Site::new(config, handlers, adapters, clock, worker.board, worker.remote);
+    let site = Site::new(config, handlers, adapters, clock, worker.board, worker.remote, (worker.telemetry, calls));
     let all: Vec<String> = site.config.queues.keys().cloned().collect();
     loop {
         let seen = look(&site, &all).await;
@@ -90,12 +93,12 @@ pub(super) async fn come_late(site: &Site, missing: &mut Vec<String>) -> Vec<Arc
 }
 
 /// AWS's. What can be seen to be wrong with its settings is not found out by waiting for an answer.
-fn adapters(sdk: &aws_config::SdkConfig, config: &Config) -> Result<Adapters, WorkerError> {
+fn adapters(sdk: &aws_config::SdkConfig, config: &Config, calls: Calls) -> Result<Adapters, WorkerError> {
     let problems = aws::problems(sdk);
     if !problems.is_empty() {
         return Err(WorkerError::Configuration(problems));
     }
-    let aws = Aws::new(sdk);
+    let aws = Aws::counted(sdk, calls);
     #[cfg(feature = "s3")]
     let bodies: Option<Arc<dyn Bodies>> = Some(Arc::new(aws.bodies()));
     #[cfg(not(feature = "s3"))]

@@ -15,6 +15,12 @@ use crate::{
     handler::remote::Runs,
 };
 
+#[cfg(feature = "serve")]
+use crate::{
+    status::{History, Overview, Status},
+    telemetry::Telemetry,
+};
+
 use super::{Worker, WorkerError};
 
 /// Answers until it is dropped.
@@ -27,10 +33,11 @@ pub(super) async fn open(worker: &mut Worker) -> Result<Endpoint, WorkerError> {
     Ok(select(health, steps).map(|ended| ended.factor_first().0).boxed())
 }
 
-async fn health(worker: &Worker) -> Result<Endpoint, WorkerError> {
+async fn health(worker: &mut Worker) -> Result<Endpoint, WorkerError> {
     // What is wrong with the settings is told by the checks.
     let Ok(config) = &worker.config else { return Ok(pending().boxed()) };
-    match (config.http_addr, worker.health_at) {
+    let (http_addr, health_at) = (config.http_addr, worker.health_at);
+    match (http_addr, health_at) {
         (Some(HttpAddr::At(address)), _) => told_at(worker, address).await.map_err(|error| {
             let what = format!("LEASEHOLD_HTTP_ADDR is {address}, where health cannot be told: {error}");
             refused(worker, Problem::new(what, "LEASEHOLD_HTTP_ADDR=off"))
@@ -87,7 +94,7 @@ async fn asked_at(_: String, _: u16, _: usize) -> io::Result<Option<(Arc<Runs>, 
 }
 
 /// At the proposed address, or at another port where it is taken, as by another worker on the machine.
-async fn proposed_at(worker: &Worker, proposed: SocketAddr) -> Endpoint {
+async fn proposed_at(worker: &mut Worker, proposed: SocketAddr) -> Endpoint {
     let error = match told_at(worker, proposed).await {
         Ok(endpoint) => return endpoint,
         Err(error) => error,
@@ -100,16 +107,37 @@ async fn proposed_at(worker: &Worker, proposed: SocketAddr) -> Endpoint {
     })
 }
 
+/// From here on what the worker counts is told too.
 #[cfg(feature = "serve")]
-async fn told_at(worker: &Worker, address: SocketAddr) -> io::Result<Endpoint> {
+async fn told_at(worker: &mut Worker, address: SocketAddr) -> io::Result<Endpoint> {
     let listener = crate::serve::bind(address).await?;
     let address = listener.local_addr()?;
-    tracing::info!("health is told at http://{address}/ready");
-    let health = worker.health();
-    Ok(crate::serve::serve(listener, move || health.status()).boxed())
+    tracing::info!("the worker tells how it is at http://{address}/");
+    let (recorder, exporter) = crate::serve::exporter();
+    worker.telemetry = Telemetry::with(recorder);
+    Ok(crate::serve::serve(listener, Arc::new(worker.health()), exporter).boxed())
+}
+
+#[cfg(feature = "serve")]
+impl crate::serve::Tells for super::Health {
+    fn status(&self) -> Status {
+        self.status()
+    }
+
+    fn overview(&self) -> Overview {
+        self.overview()
+    }
+
+    fn history(&self) -> History {
+        self.history()
+    }
+
+    fn looks(&self) -> Box<dyn Send + Sync> {
+        Box::new(self.looks())
+    }
 }
 
 #[cfg(not(feature = "serve"))]
-async fn told_at(_: &Worker, _: SocketAddr) -> io::Result<Endpoint> {
+async fn told_at(_: &mut Worker, _: SocketAddr) -> io::Result<Endpoint> {
     Err(io::Error::other("this program was built without Leasehold's feature `serve`"))
 }

@@ -15,7 +15,7 @@ use crate::{
     settle::Desk,
 };
 
-use super::{Tally, brake::Brake, control::Word, pace::Pace, pulse::Polls};
+use super::{brake::Brake, control::Word, pace::Pace, pulse::Polls};
 
 /// One queue's side of the worker.
 pub(crate) struct Hall {
@@ -55,7 +55,6 @@ pub(crate) struct Hall {
     pub(crate) polled: CancellationToken,
     /// The drain's time is over: what is still in hand is cut off.
     pub(crate) gone: CancellationToken,
-    pub(crate) tally: Arc<Tally>,
 }
 
 /// So many deliveries are settled at once without a slot; more keep theirs, so that a queue that does not answer stops

@@ -10,11 +10,13 @@ use tokio::time::Instant;
 
 use crate::{
     causes::in_full,
+    guard::Failure,
     job::{Slot, job},
     lease::{Beat, keep},
-    message::{Delivery, Pointer},
+    message::{Delivery, Note, Pointer},
     queue::QueueError,
-    settle::{self, Delayed, Deleted, Landed, Left, Settled, Settlement, settle},
+    settle::{self, Delayed, Deleted, Landed, Left, Settled, Settlement, dead_letter::DeadLetter, settle},
+    telemetry::{LeaseKind, Outcome},
     testing::{Planted, planted},
 };
 
@@ -90,12 +92,7 @@ impl Hall {
             }
             let Some(taken) = self.take(head, slot).await else { return self.given_back(head) };
             let settlement = match job(&self.jobs, head, &taken).await {
-                Settlement::DeadLetter(dead) => {
-                    if dead.is_news(&self.desk.dead_letters, head.message.receive_count) {
-                        self.brake.failed(&dead.note.code);
-                    }
-                    return settle::dead_letter(&self.desk, head, *dead).await;
-                }
+                Settlement::DeadLetter(dead) => return self.dead_letter(head, *dead).await,
                 settlement => settlement,
             };
             drop(taken);
@@ -118,6 +115,22 @@ impl Hall {
                 away_since = None;
             }
         }
+    }
+
+    /// Sends the copy of what has failed for good, and tells of it.
+    async fn dead_letter(&self, head: &Delivery, dead: DeadLetter) -> Settlement {
+        if dead.is_news(&self.desk.dead_letters, head.message.receive_count) {
+            self.brake.failed(&dead.note.code);
+        }
+        let Note { code, message, pk, failures, .. } = dead.note.clone();
+        let settlement = settle::dead_letter(&self.desk, head, dead).await;
+        let follows = match &settlement {
+            Settlement::Delete(Deleted::Dropped) => "dropped",
+            Settlement::Delete(_) => "dead-lettered",
+            _ => "kept in its queue, for no copy can be made",
+        };
+        self.jobs.died(&head.message, pk.as_deref(), failures, &Failure { code, text: message }, follows);
+        settlement
     }
 
     /// Whether what stands behind may run: the message is gone, or a record tells of its work whenever it comes again.
@@ -165,6 +178,9 @@ impl Hall {
     /// Settles and counts.
     async fn settle(&self, delivery: Delivery, settlement: Settlement) -> Settled {
         let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
+        if delivery.lease.is_over() {
+            self.jobs.meters.lost(LeaseKind::Delivery);
+        }
         let settled = settle(&self.desk, delivery, settlement).await;
         match settled {
             Settled::Deleted(why, _) => {
@@ -181,21 +197,42 @@ impl Hall {
             Settled::Left(why) => tracing::info!(queue, message_id, ?why, "left to its visibility timeout"),
             Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
         }
-        self.tally.count(|report| match settled {
-            Settled::Deleted(Deleted::Done, _) => report.done += 1,
-            Settled::Deleted(Deleted::Suppressed, _) => report.suppressed += 1,
-            Settled::Deleted(Deleted::DeadLettered, _) => report.dead += 1,
-            Settled::Deleted(Deleted::Dropped, _) => report.dropped += 1,
-            Settled::Delayed { why: Delayed::Failed | Delayed::Kept, .. } => report.failed += 1,
-            Settled::Delayed { .. } => report.released += 1,
-            Settled::Left(_) | Settled::DeleteDenied => report.left += 1,
-        });
+        self.jobs.meters.settled(Outcome::from(&settled), 1);
         settled
+    }
+}
+
+impl From<&Settled> for Outcome {
+    fn from(settled: &Settled) -> Self {
+        match settled {
+            Settled::Deleted(Deleted::Done, _) => Self::Done,
+            Settled::Deleted(Deleted::Suppressed, _) => Self::Suppressed,
+            Settled::Deleted(Deleted::DeadLettered, _) => Self::DeadLettered,
+            Settled::Deleted(Deleted::Dropped, _) => Self::Dropped,
+            Settled::Delayed { why, .. } => match why {
+                Delayed::Failed => Self::Failed,
+                Delayed::NotYet => Self::NotYet,
+                Delayed::Unavailable => Self::Unavailable,
+                Delayed::Interrupted => Self::Interrupted,
+                Delayed::NoVerdict => Self::NoVerdict,
+                Delayed::BodyAway => Self::BodyAway,
+                Delayed::Held => Self::Held,
+                Delayed::Kept => Self::Kept,
+            },
+            Settled::Left(_) | Settled::DeleteDenied => Self::Left,
+        }
     }
 }
 
 /// One beat of a delivery.
 async fn beat(hall: &Hall, delivery: &Delivery, reach: Duration) -> Beat {
+    let late = delivery.lease.is_late();
+    let beat = extend(hall, delivery, reach).await;
+    hall.jobs.meters.beat(LeaseKind::Delivery, beat.into(), late);
+    beat
+}
+
+async fn extend(hall: &Hall, delivery: &Delivery, reach: Duration) -> Beat {
     let answer = hall.desk.queue.change_visibility(&delivery.handle, Duration::from_secs(reach.as_secs())).await;
     let beat = match &answer {
         Ok(()) => return Beat::Renewed,

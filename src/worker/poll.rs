@@ -6,7 +6,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, atomic::AtomicU32},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32},
+    },
     time::Duration,
 };
 
@@ -22,6 +25,7 @@ use crate::{
     lease::{Deadline, Lease},
     message::Delivery,
     queue::{LARGEST_MESSAGE, LONGEST_VISIBILITY, Received},
+    telemetry,
     testing::{Planted, planted},
 };
 
@@ -93,6 +97,12 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
         let Some((slots, mut booking)) = sendable else { return };
         let answer = receiver.receive(slots.len(), &mut booking).await;
         let brought = answer.as_ref().map_or(0, |answered| answered.received.len());
+        hall.jobs.meters.polled(match (&answer, brought) {
+            (Err(_), _) => telemetry::Polled::Error,
+            (Ok(_), 0) => telemetry::Polled::Empty,
+            (Ok(_), brought) if brought >= slots.len() => telemetry::Polled::Full,
+            (Ok(_), _) => telemetry::Polled::Partial,
+        });
         let is_large = answer.as_ref().is_ok_and(|answered| size(&answered.received) > LARGE);
         if let Some(booking) = booking {
             booking.begin(brought);
@@ -231,6 +241,8 @@ fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)
     let lease = Lease::new(hall.jobs.clock.clone(), start, length)
         .capped(Deadline::after(start, LONGEST_VISIBILITY - CAP_MARGIN));
     let is_last = hall.max_receive_count.is_some_and(|most| received.message.receive_count >= most);
+    let now = hall.jobs.clock.wall();
+    let in_hand = hall.jobs.meters.receives(received.message.sent_at.map(|sent| now.since(sent)));
     Delivery {
         message: Arc::new(received.message),
         handle: received.handle,
@@ -238,5 +250,8 @@ fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)
         is_last,
         failed: AtomicU32::new(0),
         fetched: Mutex::default(),
+        received: Instant::now(),
+        begun: AtomicBool::new(false),
+        in_hand,
     }
 }

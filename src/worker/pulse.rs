@@ -3,7 +3,7 @@
 //! Looks at clocks only; what follows is for leases and for health to say.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -22,21 +22,30 @@ pub(super) struct Pulse {
     /// Locked for single look-ups.
     last: Mutex<Moment>,
     stalls: AtomicU64,
+    /// The stalls of the last while: when each was noticed, and how long it was. Locked for single looks.
+    lately: Mutex<VecDeque<(Instant, Duration)>>,
 }
+
+/// For so long a stall is told of.
+const LATELY: Duration = Duration::from_secs(60);
 
 /// How often the pulse beats, and the gap between two beats that is a stall.
 const PULSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
 
 impl Pulse {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { last: Mutex::new(clock.now()), clock, stalls: AtomicU64::new(0) }
+        Self { last: Mutex::new(clock.now()), clock, stalls: AtomicU64::new(0), lately: Mutex::default() }
     }
 
     /// Beats, for ever.
     pub(super) async fn beat(&self) {
         loop {
-            if self.gap() > PULSE.1 {
+            let gap = self.gap();
+            if gap > PULSE.1 {
                 self.stalls.fetch_add(1, Ordering::Relaxed);
+                let mut lately = self.lately();
+                lately.retain(|(noticed, _)| noticed.elapsed() < LATELY);
+                lately.push_back((Instant::now(), gap));
             }
             *self.last() = self.clock.now();
             sleep(PULSE.0).await;
@@ -49,6 +58,23 @@ impl Pulse {
 
     fn gap(&self) -> Duration {
         self.clock.now().since(*self.last())
+    }
+
+    fn lately(&self) -> MutexGuard<'_, VecDeque<(Instant, Duration)>> {
+        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For how long tasks have not been run: by the monotonic clock, for a wall clock that is set ahead is no standstill.
+    pub(super) fn stands_still_for(&self) -> Duration {
+        self.last().instant.elapsed()
+    }
+
+    /// The longest stall of the last minute, one that still lasts among them.
+    pub(super) fn worst(&self) -> Option<Duration> {
+        let lasting = Some(self.stands_still_for()).filter(|gap| *gap > PULSE.1);
+        let lately = self.lately();
+        let before = lately.iter().filter(|(noticed, _)| noticed.elapsed() < LATELY).map(|(_, gap)| *gap);
+        before.chain(lasting).max()
     }
 
     pub(super) fn stalls(&self) -> u64 {

@@ -1,8 +1,10 @@
-//! What a worker did, while it grows and at the end.
-//!
-//! Counts only: which count a delivery goes to is decided where it is settled.
+//! What a worker did, as it says at the end.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
+
+use crate::telemetry::Outcome;
+
+use super::hall::Hall;
 
 /// What a worker did, counted in deliveries.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -26,17 +28,27 @@ pub struct StopReport {
     pub stuck: u64,
 }
 
-/// The report while it grows.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<StopReport>);
-
-impl Tally {
-    /// Held for one line.
-    pub(crate) fn count(&self, count: impl FnOnce(&mut StopReport)) {
-        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    pub(super) fn report(&self) -> StopReport {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl StopReport {
+    /// Of all queues.
+    pub(super) fn of(halls: &[Arc<Hall>]) -> Self {
+        let sum = |outcomes: &[Outcome]| {
+            let of_hall = |hall: &Arc<Hall>| outcomes.iter().map(|one| hall.jobs.meters.outcome(*one)).sum::<u64>();
+            halls.iter().map(of_hall).sum()
+        };
+        let stuck: usize = halls.iter().map(|hall| hall.jobs.stuck.count()).sum();
+        use Outcome::{
+            BodyAway, DeadLettered, Done, Dropped, Failed, Held, Interrupted, Kept, Left, NoVerdict, NotYet,
+            Suppressed, Unavailable,
+        };
+        Self {
+            done: sum(&[Done]),
+            suppressed: sum(&[Suppressed]),
+            dead: sum(&[DeadLettered]),
+            dropped: sum(&[Dropped]),
+            failed: sum(&[Failed, Kept]),
+            released: sum(&[NotYet, Unavailable, Interrupted, NoVerdict, BodyAway, Held]),
+            left: sum(&[Left]),
+            stuck: stuck.try_into().unwrap_or(u64::MAX),
+        }
     }
 }

@@ -24,21 +24,21 @@ use crate::{
         outage::{Absences, Circuit, Ends, WatchedGuard},
     },
     handler::{ErasedHandler, remote::Runs},
-    job::{BodiesAway, Jobs, Slots, Stuck, Told},
+    job::{BodiesAway, Jobs, Slots, Stuck, Told, Watch},
     lease::{Tick, Visibility},
     queue::{BATCH, Broker},
     settle::Desk,
+    telemetry::{Calls, Meters, Telemetry},
 };
 
 use super::{
-    Tally,
-    board::Board,
+    board::{Board, Running},
     brake::Brake,
     check::Seen,
     control::Word,
     hall::{Hall, SETTLING},
     pace::Pace,
-    pulse::Polls,
+    pulse::{Polls, Pulse},
 };
 
 /// Where queues and records are, and bodies that are not in their messages.
@@ -65,7 +65,8 @@ pub(super) struct Site {
     pub(super) board: Arc<Board>,
     /// Where handlers outside of this process can ask about their runs, if they can.
     remote: Option<Arc<Runs>>,
-    pub(super) tally: Arc<Tally>,
+    telemetry: Telemetry,
+    calls: Calls,
     pub(super) drain: CancellationToken,
     pub(super) halt: CancellationToken,
 }
@@ -81,13 +82,15 @@ impl Site {
         clock: Clock,
         board: Arc<Board>,
         remote: Option<Arc<Runs>>,
+        (telemetry, calls): (Telemetry, Calls),
     ) -> Self {
         let store = Arc::new(Circuit::new("the guard's table", Ends::Probe, clock.clone()));
         Self {
             watched: Arc::new(WatchedGuard::new(Arc::clone(&guard), Arc::clone(&store))),
             worker: format!("{}-{}", std::process::id(), clock.token().get(..6).unwrap_or_default()),
             total: config.total_concurrency.map(|total| Arc::new(Semaphore::new(total))),
-            tally: Arc::default(),
+            telemetry,
+            calls,
             drain: CancellationToken::new(),
             halt: CancellationToken::new(),
             config,
@@ -100,6 +103,12 @@ impl Site {
             board,
             remote,
         }
+    }
+
+    /// What the board tells of the worker itself.
+    pub(super) fn told(&self, pulse: Arc<Pulse>) -> Running {
+        let store = Arc::clone(&self.store);
+        Running::new((self.worker.clone(), self.clock.clone()), (pulse, store), (self.calls.clone(), &self.telemetry))
     }
 
     /// Puts together the queues that were found good.
@@ -155,7 +164,6 @@ impl Site {
             drain: self.drain.clone(),
             polled: CancellationToken::new(),
             gone: CancellationToken::new(),
-            tally: Arc::clone(&self.tally),
             desk,
             jobs: Jobs {
                 name: name.into(),
@@ -176,6 +184,8 @@ impl Site {
                 bodies_there: circuit(format!("the bodies of {name} in S3"), Ends::Work),
                 absences: Absences::default(),
                 stuck: Stuck::default(),
+                watch: Watch::default(),
+                meters: Meters::new(&self.telemetry, name, queue.address.queue_name()),
                 envelope_told: Told::default(),
                 absurd: Mutex::default(),
                 halt: self.halt.clone(),
@@ -211,7 +221,15 @@ mod tests {
         let mut config = Config { total_concurrency: total, ..Config::default() };
         config.queues.extend((0..queues).map(|n| (n.to_string(), QueueConfig::new("q"))));
         let adapters: Adapters = (Arc::new(MemoryBroker::default()), Arc::new(MemoryGuard::default()), None);
-        let site = Site::new(config, Handlers::new(), adapters, Clock::simulated(1, 0), Arc::default(), None);
+        let site = Site::new(
+            config,
+            Handlers::new(),
+            adapters,
+            Clock::simulated(1, 0),
+            Arc::default(),
+            None,
+            Default::default(),
+        );
         site.polls(concurrency)
     }
 

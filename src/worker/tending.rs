@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 use crate::causes::in_full;
 
-use super::{control, hall::Hall, site::Site};
+use super::{control, hall::Hall, pulse::Pulse, site::Site};
 
 /// Tends the circuit of the guard's store.
 pub(super) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {
@@ -16,6 +16,14 @@ pub(super) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {
     tending.spawn(async move {
         store.tend(true, || async { guard.probe().await.map_err(|error| in_full(&error)) }).await;
     });
+}
+
+/// Keeps what those see who ask for more than the moment.
+pub(super) fn tend_board(site: &Site, pulse: &Arc<Pulse>, tending: &mut JoinSet<()>) {
+    site.board.runs(site.told(Arc::clone(pulse)));
+    let (sampled, looked_into) = (Arc::clone(&site.board), Arc::clone(&site.board));
+    tending.spawn(async move { sampled.sample().await });
+    tending.spawn(async move { looked_into.look_into_queues().await });
 }
 
 /// Tends a queue's own circuits.

@@ -9,7 +9,7 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-use crate::message::Pointer;
+use crate::{message::Pointer, telemetry::Outcome};
 
 use super::{
     hall::Hall,
@@ -67,7 +67,7 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
     };
     if hall.gone.run_until_cancelled(worked_off).await.is_none() {
         // Awaited, so that none of them calls anybody after the worker is gone.
-        hall.tally.count(|report| report.left += u64::try_from(lanes.len()).unwrap_or(u64::MAX));
+        hall.jobs.meters.settled(Outcome::Left, u64::try_from(lanes.len()).unwrap_or(u64::MAX));
         lanes.shutdown().await;
         needless.cut_off().await;
     }
@@ -75,7 +75,7 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
 
 fn reap(hall: &Hall, ended: Result<Vec<Pointer>, JoinError>) -> Vec<Pointer> {
     ended.unwrap_or_else(|error| {
-        hall.tally.count(|report| report.left += 1);
+        hall.jobs.meters.settled(Outcome::Left, 1);
         tracing::error!(queue = &*hall.jobs.name, %error, "a lane died; its messages come back at their timeout");
         Vec::new()
     })

@@ -11,7 +11,8 @@ const ROOMS: &[(&str, &str)] = &[
     ("clock", ""),
     ("shutdown", ""),
     // What a copy in the DLQ carries is part of a message as it is received.
-    ("message", "clock lease settle::dead_letter"),
+    // A delivery is counted while it is in hand.
+    ("message", "clock lease settle::dead_letter telemetry::InHand"),
     // A key becomes a primary key here, so that nobody else builds or takes apart one.
     ("key", "message guard::Pk"),
     ("lease", "clock"),
@@ -33,7 +34,7 @@ const ROOMS: &[(&str, &str)] = &[
     // Named by whoever looks, before a start or as a tool: pure, over what was found.
     ("fit", "config queue"),
     // What is wrong with a region or an endpoint is told as what is wrong with a setting.
-    ("aws", "bodies::s3 clock config::Problem config::env queue::sqs guard::dynamodb"),
+    ("aws", "bodies::s3 clock config::Problem config::env queue::sqs guard::dynamodb telemetry"),
     ("handler", "clock guard guard::execution key message"),
     // Of the environment, a program gets what `config::env` leaves in.
     ("handler::exec", "clock config::env handler message"),
@@ -46,17 +47,19 @@ const ROOMS: &[(&str, &str)] = &[
     // The job never touches the queue; of it, it knows how long a message can be hidden.
     (
         "job",
-        "bodies clock config guard guard::execution guard::outage handler key lease message queue::LONGEST_VISIBILITY settle",
+        "bodies clock config guard guard::execution guard::outage handler key lease message queue::LONGEST_VISIBILITY settle status::FailureStatus status::RunStatus telemetry",
     ),
     (
         "worker",
-        "aws bodies clock config fit guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status",
+        "aws bodies clock config fit guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status telemetry",
     ),
     // Tools act on queues and records by themselves; of a worker, they know its settings.
     ("ops", "aws clock config fit guard guard::admin guard::dynamodb key message queue settle::dead_letter"),
-    // It tells a status, and hands questions to runs; it knows nothing of who made them.
-    ("serve", "handler::remote handler::steps::Kind status"),
+    // It tells what it is handed, and hands questions to runs; it knows nothing of who made them.
+    ("serve", "handler::remote handler::steps::Kind status telemetry"),
     ("status", ""),
+    // Whoever acts counts; what is counted knows nothing of what it means.
+    ("telemetry", ""),
     (
         "testing",
         "bodies bodies::memory clock config::Config guard guard::memory message ops queue queue::memory settle::dead_letter shutdown worker",

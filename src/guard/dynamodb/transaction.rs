@@ -10,8 +10,8 @@ use aws_sdk_dynamodb::{
     error::BuildError,
     operation::transact_write_items::TransactWriteItemsError,
     types::{
-        CancellationReason, ConditionCheck, Delete, Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
-        Update as UpdateWrite,
+        CancellationReason, ConditionCheck, Delete, Put, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
+        TransactWriteItem, Update as UpdateWrite,
     },
 };
 
@@ -38,6 +38,7 @@ impl DynamoDbGuard {
             .client
             .transact_write_items()
             .set_transact_items(Some(items))
+            .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .client_request_token(commit.token.clone());
         match self.in_turn(|| send.send()).await {
             Ok(_) => Ok(Committed::Applied),

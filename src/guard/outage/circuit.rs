@@ -7,7 +7,10 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,6 +20,10 @@ use tokio::{
 };
 
 use crate::clock::Clock;
+
+pub(crate) use ends::Ends;
+
+mod ends;
 
 /// Calls in a row that came to nothing, before it is an outage (rule G8): a single one says nothing about the others.
 pub(super) const UNANSWERED_IN_A_ROW: u32 = 3;
@@ -32,32 +39,6 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// The longest pause between two tries of a write meanwhile.
 const CATCH_UP_PAUSE: Duration = Duration::from_millis(500);
-
-/// How a pause ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ends {
-    /// By a probe, which proves that work will pass.
-    Probe,
-    /// By work: what a probe lets through, a little at a time, has to succeed.
-    Work,
-    /// By work or by an operator's `resume`.
-    WorkOrResume,
-    /// By an operator's `resume` alone.
-    Resume,
-}
-
-impl Ends {
-    fn told(self) -> &'static str {
-        match self {
-            Self::Probe => "a probe that passes ends this, tried again at least every 30 s",
-            Self::Work => "then a message is let through now and then, and one that succeeds ends this",
-            Self::WorkOrResume => {
-                "then a message is let through now and then, and one that succeeds ends this, or `leasehold resume`"
-            }
-            Self::Resume => "`leasehold resume` ends this",
-        }
-    }
-}
 
 /// A pause, for those who ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +56,8 @@ pub(crate) struct Circuit {
     clock: Clock,
     /// Locked for single looks and changes, never across an await.
     state: Mutex<State>,
+    /// How often it has opened since the start.
+    opened: AtomicU64,
     /// Wakes those who wait for a change in the order in which they came; a `watch` channel wakes them in a random one,
     /// and a simulated run must replay.
     changed: Notify,
@@ -107,7 +90,14 @@ enum Phase {
 
 impl Circuit {
     pub(crate) fn new(what: impl Into<String>, ends: Ends, clock: Clock) -> Self {
-        Self { what: what.into(), ends, clock, state: Mutex::default(), changed: Notify::new() }
+        Self {
+            what: what.into(),
+            ends,
+            clock,
+            state: Mutex::default(),
+            opened: AtomicU64::new(0),
+            changed: Notify::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -151,6 +141,11 @@ impl Circuit {
 
     pub(crate) fn is_trial(&self) -> bool {
         self.state().phase == Phase::Trial
+    }
+
+    /// How often it has opened since the start; a trial that failed is the same outage.
+    pub(crate) fn times_opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// What it pauses, why, and how that ends; `None` while it is closed.
@@ -207,6 +202,9 @@ impl Circuit {
         self.change(|state| {
             if matches!(state.phase, Phase::Open { .. }) {
                 return;
+            }
+            if state.phase == Phase::Closed {
+                self.opened.fetch_add(1, Ordering::Relaxed);
             }
             let pause =
                 self.clock.backoff(PAUSE, state.openings + 1).max(retry_after.unwrap_or_default().min(LONGEST_WORD));

@@ -56,6 +56,8 @@ pub(crate) struct Recorder {
 #[derive(Debug, Default)]
 struct Taken {
     names: BTreeSet<String>,
+    /// The step that was taken last.
+    last: Option<String>,
     /// The step that this run was the first to finish, before any other.
     first_new: Option<String>,
     /// It was told that steps changed their order.
@@ -162,6 +164,11 @@ impl Recorder {
         self.claim.all_steps()
     }
 
+    /// The step that was taken last.
+    pub(crate) fn last_taken(&self) -> Option<String> {
+        self.taken().last.clone()
+    }
+
     /// How much is left of the lease that allows the run.
     pub(crate) fn lease_left(&self) -> Duration {
         self.claim.lease.left()
@@ -199,9 +206,12 @@ impl Recorder {
             let text = format!("a step's name has 1 to {LONGEST_NAME} bytes, and {name:?} has {}", name.len());
             return Err(HandlerError::new(text).permanent().reason("step_name"));
         }
-        if self.taken().names.insert(name.to_owned()) {
+        let mut taken = self.taken();
+        if taken.names.insert(name.to_owned()) {
+            taken.last = Some(name.to_owned());
             return Ok(());
         }
+        drop(taken);
         Err(HandlerError::new(format!("step {name:?} was taken twice in one run")).permanent().reason("step_repeated"))
     }
 

@@ -16,6 +16,7 @@ use crate::{
     job::Slot,
     message::Delivery,
     settle::{Delayed, Left, Settlement},
+    telemetry::Outcome,
     testing::{Planted, planted},
     worker::hall::Hall,
 };
@@ -70,7 +71,7 @@ impl Hall {
         };
         let waited = self.unless_cut_short(head, wait).await;
         if waited && matches!(settlement, Settlement::Delay { why: Delayed::Failed, .. }) {
-            self.tally.count(|report| report.failed += 1);
+            self.jobs.meters.settled(Outcome::Failed, 1);
         }
         waited
     }

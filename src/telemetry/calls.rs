@@ -1,0 +1,82 @@
+//! Requests to AWS, counted by operation and by what was answered: they are users' bill.
+//!
+//! Told by an interceptor of the SDK; knows nothing of it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    Count, Telemetry,
+    labels::{Answered, Fixed},
+    table,
+};
+
+/// Requests by operation. Clones are of the same counts.
+#[derive(Debug, Clone)]
+pub(crate) struct Calls(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    telemetry: Telemetry,
+    /// Held for one look-up.
+    sent: Mutex<BTreeMap<String, u64>>,
+    /// Held for one look-up.
+    answered: Mutex<BTreeMap<String, Vec<Count>>>,
+    units: Count,
+}
+
+fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self::new(Telemetry::default())
+    }
+}
+
+impl Calls {
+    pub(crate) fn new(telemetry: Telemetry) -> Self {
+        let units = telemetry.count(table::UNITS, &[]);
+        Self(Arc::new(Inner { telemetry, sent: Mutex::default(), answered: Mutex::default(), units }))
+    }
+
+    /// A request is sent, `sqs:ReceiveMessage`.
+    pub(crate) fn sent(&self, operation: &str) {
+        let mut sent = locked(&self.0.sent);
+        match sent.get_mut(operation) {
+            Some(count) => *count += 1,
+            None => drop(sent.insert(operation.to_owned(), 1)),
+        }
+    }
+
+    /// It was answered, or not.
+    pub(crate) fn answered(&self, operation: &str, answer: Answered) {
+        let mut answered = locked(&self.0.answered);
+        if !answered.contains_key(operation) {
+            let labels = |answer: &Answered| [("operation", operation), ("result", answer.as_str())];
+            let counts = Answered::ALL.iter().map(|answer| self.0.telemetry.count(table::CALLS, &labels(answer)));
+            answered.insert(operation.to_owned(), counts.collect());
+        }
+        if let Some(count) = answered.get(operation).and_then(|counts| counts.get(answer.index())) {
+            count.one();
+        }
+    }
+
+    /// Write units were used.
+    pub(crate) fn used(&self, units: u64) {
+        self.0.units.add(units);
+    }
+
+    /// How many were sent, by operation.
+    pub(crate) fn all(&self) -> BTreeMap<String, u64> {
+        locked(&self.0.sent).clone()
+    }
+
+    /// How many were sent in all, and the write units that were used.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        (locked(&self.0.sent).values().sum(), self.0.units.total())
+    }
+}
