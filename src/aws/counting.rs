@@ -20,7 +20,17 @@ use aws_sdk_sqs::{
     error::BoxError,
 };
 
+use aws_smithy_types::config_bag::{Storable, StoreReplace};
+
 use crate::telemetry::{Answered, Calls};
+
+/// The action of the attempt that is under way: when it is over its request is not there any more.
+#[derive(Debug)]
+struct Attempt(String);
+
+impl Storable for Attempt {
+    type Storer = StoreReplace<Self>;
+}
 
 /// Counts a service's requests, each by the target that is read from it.
 #[derive(Debug)]
@@ -55,10 +65,11 @@ impl Intercept for Counting {
         &self,
         context: &BeforeTransmitInterceptorContextRef<'_>,
         _: &RuntimeComponents,
-        _: &mut ConfigBag,
+        call: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         if let Some(action) = action((self.target)(context.request())) {
             self.calls.sent(&action);
+            call.interceptor_state().store_put(Attempt(action));
         }
         Ok(())
     }
@@ -68,9 +79,10 @@ impl Intercept for Counting {
         &self,
         context: &FinalizerInterceptorContextRef<'_>,
         _: &RuntimeComponents,
-        _: &mut ConfigBag,
+        call: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let Some(action) = context.request().and_then(|request| action((self.target)(request))) else { return Ok(()) };
+        // One that was not sent, for want of a region or of credentials, is none.
+        let Some(Attempt(action)) = call.load::<Attempt>() else { return Ok(()) };
         let answered = match context.output_or_error() {
             None => Answered::Error,
             Some(Ok(output)) => {
@@ -84,33 +96,23 @@ impl Intercept for Counting {
             }
             Some(Err(error)) if error.is_timeout_error() => Answered::Timeout,
             Some(Err(error)) if error.is_connector_error() => Answered::NoConnection,
-            Some(Err(error)) => {
-                let refusal = error.as_operation_error().and_then(|error| {
-                    let put =
-                        error.downcast_ref::<PutItemError>().map(PutItemError::is_conditional_check_failed_exception);
-                    let update = || {
-                        error
-                            .downcast_ref::<UpdateItemError>()
-                            .map(UpdateItemError::is_conditional_check_failed_exception)
-                    };
-                    let transact = || {
-                        let error = error.downcast_ref::<TransactWriteItemsError>()?;
-                        Some(error.is_transaction_canceled_exception())
-                    };
-                    put.or_else(update).or_else(transact)
-                });
-                if refusal == Some(true) {
-                    self.calls.used(REFUSED);
-                    Answered::Refused
-                } else {
-                    by_status(
-                        context.response().map(|response| response.status().as_u16()),
-                        context.response().and_then(|r| r.body().bytes()),
-                    )
-                }
+            // A write whose condition did not hold; of a transaction, also one that met another.
+            Some(Err(error))
+                if error.as_operation_error().is_some_and(|error| {
+                    error.downcast_ref().is_some_and(PutItemError::is_conditional_check_failed_exception)
+                        || error.downcast_ref().is_some_and(UpdateItemError::is_conditional_check_failed_exception)
+                        || error.downcast_ref().is_some_and(TransactWriteItemsError::is_transaction_canceled_exception)
+                }) =>
+            {
+                self.calls.used(REFUSED);
+                Answered::Refused
+            }
+            Some(Err(_)) => {
+                let response = context.response();
+                by_status(response.map(|it| it.status().as_u16()), response.and_then(|it| it.body().bytes()))
             }
         };
-        self.calls.answered(&action, answered);
+        self.calls.answered(action, answered);
         Ok(())
     }
 }
@@ -158,7 +160,17 @@ fn by_status(status: Option<u16>, body: Option<&[u8]>) -> Answered {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use aws_sdk_dynamodb::types::AttributeValue;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        task::JoinSet,
+    };
+
     use super::*;
+    use crate::aws::Aws;
 
     #[test]
     fn errors_are_told_apart_by_what_somebody_would_do_about_them() {
@@ -180,6 +192,67 @@ mod tests {
             assert_eq!(by_status(Some(status), Some(body.as_bytes())), expected, "{status} {body}");
         }
         assert_eq!(by_status(None, None), Answered::Error);
+    }
+
+    /// Answers each request with the next of these, and closes.
+    async fn answering(answers: &'static [(&'static str, &'static str)]) -> (Aws, JoinSet<()>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("binds");
+        let aws = Aws::new(&crate::aws::local(&format!("http://{}", listener.local_addr().expect("bound"))));
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            for (status, body) in answers {
+                let (mut stream, _) = listener.accept().await.expect("a client");
+                let mut request = Vec::new();
+                while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+                    stream.read_buf(&mut request).await.expect("a request");
+                }
+                let length = body.len();
+                let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+                stream.write_all((head + body).as_bytes()).await.expect("a client that reads");
+            }
+        });
+        (aws, server)
+    }
+
+    #[tokio::test]
+    async fn a_request_is_counted_by_what_was_answered_and_a_write_by_what_it_used() {
+        let (aws, _server) = answering(&[
+            ("200 OK", r#"{"ConsumedCapacity":{"TableName":"t","CapacityUnits":3.0}}"#),
+            ("400 Bad Request", r#"{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"}"#),
+            ("500 Internal Server Error", "{}"),
+            ("200 OK", "{}"),
+        ])
+        .await;
+        let dynamodb = aws.dynamodb();
+        let put = || dynamodb.put_item().table_name("t").item("pk", AttributeValue::S("k".into())).send();
+        assert!(put().await.is_ok() && put().await.is_err());
+        let update = dynamodb.update_item().table_name("t").key("pk", AttributeValue::S("k".into())).send();
+        assert!(update.await.is_ok(), "tried again");
+        let counted = [
+            (("dynamodb:PutItem".to_owned(), "ok"), 1),
+            (("dynamodb:PutItem".to_owned(), "refused"), 1),
+            (("dynamodb:UpdateItem".to_owned(), "ok"), 1),
+            (("dynamodb:UpdateItem".to_owned(), "server_error"), 1),
+        ];
+        assert_eq!(aws.calls.by_answer(), BTreeMap::from(counted));
+        assert_eq!(aws.calls.totals(), (4, 3 + 1 + 1));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_sent_is_no_request_and_what_was_not_answered_is_told_so() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("binds");
+        let endpoint = format!("http://{}", listener.local_addr().expect("bound"));
+        drop(listener);
+        let aws = Aws::new(&crate::aws::local(&endpoint));
+        let url = format!("{endpoint}/0/q");
+        let once = crate::aws::one_attempt(std::time::Duration::from_secs(1));
+        let receive = aws.sqs_client().receive_message().queue_url(url).customize().config_override(once);
+        assert!(receive.send().await.is_err());
+        assert_eq!(aws.calls.by_answer(), BTreeMap::from([(("sqs:ReceiveMessage".to_owned(), "no_connection"), 1)]));
+        let nowhere =
+            Aws::new(&aws_config::SdkConfig::builder().behavior_version(aws_config::BehaviorVersion::latest()).build());
+        assert!(nowhere.sqs_client().receive_message().queue_url("http://127.0.0.1/0/q").send().await.is_err());
+        assert_eq!(nowhere.calls.by_answer(), BTreeMap::new());
     }
 
     #[test]

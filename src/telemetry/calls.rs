@@ -79,4 +79,15 @@ impl Calls {
     pub(crate) fn totals(&self) -> (u64, u64) {
         (locked(&self.0.sent).values().sum(), self.0.units.total())
     }
+
+    /// How often each answer was given to each operation.
+    #[cfg(test)]
+    pub(crate) fn by_answer(&self) -> BTreeMap<(String, &'static str), u64> {
+        let answered = locked(&self.0.answered);
+        let all = answered.iter().flat_map(|(operation, counts)| {
+            let totals = Answered::ALL.iter().zip(counts);
+            totals.map(|(answer, count)| ((operation.clone(), answer.as_str()), count.total()))
+        });
+        all.filter(|(_, count)| *count > 0).collect()
+    }
 }
