@@ -74,8 +74,8 @@
 //! By environment variables, all of which begin with `LEASEHOLD_`: the README and `leasehold run --help` list them, from the
 //! one table [`config::SETTINGS`]. In code, [`Worker::new`] takes a [`Config`]. [`Worker::run`] tells every problem at once.
 //!
-//! Features, none of them on by default: `http` has handlers that are apps in any language; `serve` tells a worker's health over
-//! HTTP, and lets apps and programs record steps; `s3` fetches bodies that are in S3; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
+//! Features, none of them on by default: `http` has handlers that are apps in any language; `serve` tells how a worker is over
+//! HTTP, counts for Prometheus, and lets apps and programs record steps; `s3` fetches bodies that are in S3; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
 //! process, for `leasehold demo` and `dev` and for tests. (`planted` and `fuzzing` are for this package's own tests.)
 //!
 //! # The life of a message

@@ -51,6 +51,9 @@ pub(crate) enum Subject {
     /// Handlers that do nothing.
     Unguarded,
     Guarded,
+    /// The same, and what is counted goes to a recorder and is told over HTTP; nobody asks.
+    UnguardedTold,
+    GuardedTold,
     /// Few slots, handlers that take a while, and more messages than they can do.
     SaturatedUnguarded,
     SaturatedGuarded,
@@ -64,11 +67,13 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Bare,
         Self::Unguarded,
+        Self::UnguardedTold,
         Self::BareGuarded,
         Self::Guarded,
+        Self::GuardedTold,
         Self::SaturatedUnguarded,
         Self::SaturatedGuarded,
         Self::InFlightUnguarded,
@@ -83,6 +88,8 @@ impl Subject {
             Self::BareGuarded => "bare-guarded",
             Self::Unguarded => "unguarded",
             Self::Guarded => "guarded",
+            Self::UnguardedTold => "unguarded-told",
+            Self::GuardedTold => "guarded-told",
             Self::SaturatedUnguarded => "saturated-unguarded",
             Self::SaturatedGuarded => "saturated-guarded",
             Self::InFlightUnguarded => "in-flight-unguarded",
@@ -97,14 +104,16 @@ impl Subject {
         match self {
             Self::Unguarded => Some(Self::Bare),
             Self::Guarded => Some(Self::BareGuarded),
+            Self::UnguardedTold => Some(Self::Unguarded),
+            Self::GuardedTold => Some(Self::Guarded),
             _ => None,
         }
     }
 
     pub(crate) fn messages(self) -> usize {
         match self {
-            Self::Bare | Self::Unguarded => 40_000,
-            Self::BareGuarded | Self::Guarded => 8_000,
+            Self::Bare | Self::Unguarded | Self::UnguardedTold => 40_000,
+            Self::BareGuarded | Self::Guarded | Self::GuardedTold => 8_000,
             Self::SaturatedUnguarded | Self::SaturatedGuarded => 480,
             Self::InFlightUnguarded | Self::InFlightGuarded | Self::InFlightLarge => 1_000,
             Self::Start => 1,
@@ -127,8 +136,18 @@ impl Subject {
     fn is_guarded(self) -> bool {
         !matches!(
             self,
-            Self::Bare | Self::Unguarded | Self::SaturatedUnguarded | Self::InFlightUnguarded | Self::InFlightLarge
+            Self::Bare
+                | Self::Unguarded
+                | Self::UnguardedTold
+                | Self::SaturatedUnguarded
+                | Self::InFlightUnguarded
+                | Self::InFlightLarge
         )
+    }
+
+    /// Whether it tells what it counts.
+    fn tells(self) -> bool {
+        matches!(self, Self::UnguardedTold | Self::GuardedTold)
     }
 
     fn waits(self) -> Waits {
@@ -181,7 +200,9 @@ pub(crate) async fn run(subject: Subject, endpoint: &str, messages: usize, start
 fn worker(subject: Subject) -> Worker {
     let concurrency = subject.concurrency().to_string();
     let guard = if subject.is_guarded() { "claim" } else { "none" };
+    let http = if subject.tells() { "127.0.0.1:0" } else { "off" };
     let vars = [
+        ("LEASEHOLD_HTTP_ADDR", http),
         ("LEASEHOLD_QUEUES", QUEUE),
         ("LEASEHOLD_TABLE", TABLE),
         ("LEASEHOLD_KEY", "/id"),

@@ -94,7 +94,7 @@ pub static SETTINGS: &[Setting] = &[
         "HTTP_ADDR",
         "address or `off`",
         None,
-        "Where health is told. Unless set, `127.0.0.1:9464` for `leasehold run` and nowhere for a library program.",
+        "Where it tells how it is. Unless set, `127.0.0.1:9464` for `leasehold run` and nowhere for a library program.",
         |c, v| some(&mut c.http_addr, v),
     ),
     process(

@@ -165,6 +165,11 @@ pub(crate) fn apart(bed: &TestBed, worker: Worker) -> (Worker, [Faults; 3]) {
     (worker.adapters(Arc::new(broker), Arc::new(guard)), faults)
 }
 
+/// Told to stop so many seconds from now.
+pub(crate) fn after(secs: u64) -> Shutdown {
+    Shutdown::when(sleep(Duration::from_secs(secs)))
+}
+
 /// Runs a worker, and lets it crash after a while.
 pub(crate) async fn crashes_after(time: Duration, worker: Worker) {
     timeout(time, worker.run(Shutdown::new())).await.expect_err("it runs until it crashes");

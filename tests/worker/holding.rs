@@ -11,21 +11,17 @@ use std::{
 };
 
 use leasehold::{
-    CancelCause, JobContext, Raw, ResultExt, Shutdown,
+    CancelCause, JobContext, Raw, ResultExt,
     guard::{Control, ControlKey, Guard, Paused},
     handler,
     testing::{Failure, Fault, TestBed},
 };
 use tokio::time::sleep;
 
-use crate::bench::{Book, worker};
+use crate::bench::{Book, after, worker};
 
 fn bed() -> (TestBed, Book) {
     (TestBed::new(&["jobs"]), Book::new())
-}
-
-fn after(secs: u64) -> Shutdown {
-    Shutdown::when(sleep(Duration::from_secs(secs)))
 }
 
 fn send(bed: &TestBed, ids: Range<usize>, rest: &str) {

@@ -30,4 +30,5 @@ mod simulation;
 mod starting;
 mod steps;
 mod stopping;
+mod telling;
 mod undoing;

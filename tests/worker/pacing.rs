@@ -10,21 +10,17 @@ use std::{
 };
 
 use leasehold::{
-    Health, JobContext, QueueStatus, Raw, ResultExt, Shutdown,
+    Health, JobContext, QueueStatus, Raw, ResultExt,
     guard::{Control, ControlKey, Guard, Paused},
     handler,
     testing::{Failure, Fault, MemoryQueueSettings, TestBed},
 };
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Book, worker};
+use crate::bench::{Book, after, worker};
 
 fn bed() -> (TestBed, Book) {
     (TestBed::new(&["jobs"]), Book::new())
-}
-
-fn after(secs: u64) -> Shutdown {
-    Shutdown::when(sleep(Duration::from_secs(secs)))
 }
 
 fn send(bed: &TestBed, ids: std::ops::Range<usize>, rest: &str) {

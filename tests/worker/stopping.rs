@@ -9,14 +9,10 @@ use leasehold::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Book, worker};
+use crate::bench::{Book, after, worker};
 
 fn bed() -> (TestBed, Book) {
     (TestBed::new(&["jobs"]), Book::new())
-}
-
-fn after(secs: u64) -> Shutdown {
-    Shutdown::when(sleep(Duration::from_secs(secs)))
 }
 
 fn status(bed: &TestBed, id: &str) -> Status {

@@ -106,7 +106,8 @@ Signals:
 const HEALTH: &str = "\
 Health:
   While it runs it answers at LEASEHOLD_HTTP_ADDR, 127.0.0.1:9464 unless set, off for nowhere: GET /live is 200 unless it \
-hangs, GET /ready while it receives from every queue, and 503 otherwise, with why. `leasehold health` asks.";
+hangs, GET /ready while it receives from every queue, and 503 otherwise, with why. GET /status has all that is known, \
+GET /metrics what is counted, for Prometheus. `leasehold health` asks.";
 
 /// Below the options of `leasehold run`.
 pub(crate) fn run() -> String {
