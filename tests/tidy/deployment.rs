@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{File, at, repository, tidy};
 
-const TEMPLATES: [&str; 1] = ["infra/queue.yaml"];
+const TEMPLATES: [&str; 3] = ["infra/queue.yaml", "infra/ecs-service.yaml", "infra/lambda.yaml"];
 const COMPOSE: &str = "examples/compose/compose.yaml";
 
 fn root() -> &'static Path {
@@ -166,7 +166,7 @@ fn is_setting(name: &str) -> bool {
 #[test]
 fn variables_of_deployments_are_settings() {
     let mut found = Vec::new();
-    for path in TEMPLATES.into_iter().chain([COMPOSE, "Dockerfile"]) {
+    for path in TEMPLATES.into_iter().chain([COMPOSE, "Dockerfile", "docs/deploy.md"]) {
         let file = file(path);
         let unknown = variables(&file).into_iter().filter(|(_, name)| !is_setting(name));
         found.extend(unknown.map(|(line, name)| at(&file, line, &format!("{name} is no setting"))));
@@ -190,4 +190,51 @@ fn the_compose_file_sets_a_configuration_that_fits_together() {
 fn numbers(file: &File, after: &str) -> Vec<u64> {
     let rests = file.text.lines().filter_map(|line| Some(line.split_once(after)?.1));
     rests.filter_map(|rest| rest.trim().trim_end_matches('s').parse().ok()).collect()
+}
+
+/// A parameter of a template, as a file of its lines.
+fn parameter(file: &File, name: &str) -> File {
+    let (_, rest) = file.text.split_once(&format!("\n  {name}:\n")).unwrap_or_else(|| panic!("no parameter {name}"));
+    let lines: Vec<&str> = rest.lines().take_while(|line| line.starts_with("    ")).collect();
+    File { path: file.path.clone(), text: lines.join("\n") }
+}
+
+#[test]
+fn d3_ecs_gives_a_worker_more_time_than_it_takes_to_drain() {
+    let service = file("infra/ecs-service.yaml");
+    let drain = parameter(&service, "DrainTimeout");
+    let (default, most) = (numbers(&drain, "Default: ")[0], numbers(&drain, "MaxValue: ")[0]);
+    // The worker's container is the first of the two.
+    let given = numbers(&service, "StopTimeout: ")[0];
+    assert!(default <= most && most < given, "{default} and {most} s of a drain, {given} s until it is killed");
+}
+
+#[test]
+fn lambda_asks_for_six_times_its_timeout_as_visibility() {
+    let template = file("infra/lambda.yaml");
+    let timeout = parameter(&template, "FunctionTimeout");
+    let (_, allowed) = timeout.text.split_once("AllowedValues: [").expect("timeouts");
+    let allowed: Vec<u64> = allowed.split([',', ']']).filter_map(|text| text.trim().parse().ok()).collect();
+    assert!(allowed.len() > 3, "{allowed:?}");
+    for seconds in allowed {
+        let row = format!("    \"{seconds}\": {{Seconds: \"{}\"}}\n", 6 * seconds);
+        assert!(template.text.contains(&row), "SixTimes has no row {row}");
+    }
+}
+
+#[test]
+fn the_page_on_deployment_tells_of_every_kind_of_resource() {
+    let page = file("docs/deploy.md");
+    let mut found = Vec::new();
+    for path in TEMPLATES {
+        let template = file(path);
+        for (index, line) in template.text.lines().enumerate() {
+            let kind = line.strip_prefix("    Type: AWS::").filter(|kind| !kind.ends_with("::Id"));
+            // `SQS::Queue` is told of as `AWS::SQS::Queue`.
+            if let Some(kind) = kind.filter(|kind| !page.text.contains(&format!("`AWS::{kind}`"))) {
+                found.push(at(&template, index + 1, &format!("docs/deploy.md does not tell of AWS::{kind}")));
+            }
+        }
+    }
+    tidy(&found, "Its table is for those who make the same with other tools: a row says what is set, and why.");
 }

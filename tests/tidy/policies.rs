@@ -206,6 +206,26 @@ fn doctor_tries_rights_that_a_worker_has() {
     tidy(&found, "doctor tells of rights that a worker needs, and no others.");
 }
 
+#[test]
+fn g10_teams_that_share_a_table_can_be_kept_to_their_own_records() {
+    let page = repository().into_iter().find(|file| file.path == "docs/deploy.md").expect("the page is there");
+    let (_, rest) = page.text.split_once("dynamodb:LeadingKeys:\n").expect("a condition");
+    let patterns: Vec<&str> =
+        rest.lines().map_while(|line| line.trim().strip_prefix("- \"")?.split('"').next()).collect();
+    let of = |operation, key: &str| pk(None, operation, &Key::from(key), KeyHash::Long).expect("a key").0;
+    for (allowed, pk) in [
+        (true, of("payments", "p1")),
+        (true, of("leasehold-doctor", "nobody")),
+        (true, "#probe".to_owned()),
+        (true, "#control#payments".to_owned()),
+        (false, of("payments2", "p1")),
+        (false, of("emails", "payments#p1")),
+        (false, "#control#emails".to_owned()),
+    ] {
+        assert_eq!(patterns.iter().any(|pattern| is_like(&pk, pattern)), allowed, "{pk}: {patterns:?}");
+    }
+}
+
 /// The patterns of keys that a statement allows, for a queue `orders`.
 fn patterns(statement: &str) -> Vec<String> {
     let template = template();
