@@ -6,10 +6,11 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test check simulate bench fuzz soak coverage mutants localstack-up localstack-down
+.PHONY: help demo dev test check lint-tools simulate bench fuzz soak coverage mutants localstack-up localstack-down
 
 CARGO := cargo
 FEATURES := --locked --all-features
+LINT := target/lint
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,17 +24,27 @@ dev: ## Run your handler on embedded queues; ARGS="payments --key /id --handler 
 test: ## Run every test; starts LocalStack where it can; LEASEHOLD_REQUIRE_LOCALSTACK=1 fails where it cannot
 	$(CARGO) test $(FEATURES) --no-fail-fast 2>&1 | .ci/totals
 
-check: ## Check format, lints, shell scripts, documentation and licences
+check: ## Check format, lints, shell scripts, templates, documentation and licences
 	$(CARGO) fmt --check
 	@if command -v shellcheck >/dev/null; then echo shellcheck; git ls-files -z .ci localstack | \
 		xargs -0 grep -lZ '^#!.*sh$$\|^# shellcheck shell=' | xargs -0 shellcheck; \
 		else echo "shellcheck is not installed: scripts were not checked"; fi
+	@if [ -e $(LINT)/installed ]; then echo cfn-lint, hadolint; $(LINT)/bin/cfn-lint infra/*.yaml; $(LINT)/bin/hadolint Dockerfile; \
+		else echo "cfn-lint and hadolint are not installed: templates and Dockerfile were not checked; make lint-tools"; fi
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --all-features check bans licenses sources; \
 		else echo "cargo-deny is not installed: CI will run it; make test looks at licences and sources without it"; fi
 	$(CARGO) clippy $(FEATURES) --all-targets -- -D warnings
 	$(CARGO) clippy --locked --lib -- -D warnings
 	$(CARGO) clippy --locked --features cli -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps
+
+lint-tools: $(LINT)/installed ## Install what make check reads templates and Dockerfile with, into target/lint; needs Python 3.10
+
+$(LINT)/installed: .ci/lint.txt
+	rm -rf $(LINT)
+	python3 -m venv $(LINT)
+	$(LINT)/bin/pip install --quiet --no-input --disable-pip-version-check --no-compile --no-deps -r $<
+	touch $@
 
 simulate: ## Simulate SEEDS=N runs of workers under faults (20000 unless set), from seed SEED_START=N (0)
 	SEEDS=$(or $(SEEDS),20000) $(CARGO) test $(FEATURES) --test worker simulation::some_thousand_seeds -- --nocapture
