@@ -31,7 +31,8 @@ use crate::{
     },
     key::KeyHash,
     lease::{Visibility, keep},
-    message::{Delivery, Message},
+    message::{About, Delivery, Message},
+    seldom::{Seldom, seldom},
     settle::{Deleted, Held, Settlement},
     telemetry::{HandlerEnd, LeaseKind, Meters},
 };
@@ -97,6 +98,8 @@ pub(crate) struct Jobs {
     pub(crate) absurd: Mutex<BTreeMap<Pk, (Owner, Millis, Instant)>>,
     /// Cancels what runs: the drain's time is used up.
     pub(crate) halt: CancellationToken,
+    /// What an outage would log with each message.
+    pub(crate) seldom: Arc<Seldom>,
 }
 
 /// Takes one delivery from its body to a settlement.
@@ -105,6 +108,7 @@ pub(crate) struct Jobs {
 /// Dropped, it is a crash: the claim lapses, and what was not recorded may run again.
 pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settlement {
     let message = &delivery.message;
+    *delivery.about() = About::default();
     let opened = match open(jobs, delivery).await {
         Ok(opened) => opened,
         Err(unopened) => return unopened.settlement(jobs, message),
@@ -113,8 +117,7 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         Ok(identity) => identity,
         Err(failure) => return jobs.unrecorded(message, failure),
     };
-    let pk = identity.pk.as_ref().map(tracing::field::display);
-    tracing::debug!(queue = &*jobs.name, message_id = message.id, pk, group = message.group, "received");
+    delivery.about().pk = identity.pk.as_ref().map(|pk| pk.0.clone());
     if jobs.stuck.holds(&run_name(identity.pk.as_ref(), message)) {
         return Settlement::Held { until: jobs.clock.wall() + jobs.visibility.in_force(), why: Held::Stuck };
     }
@@ -170,13 +173,14 @@ async fn guarded(
         return fail_for_good(jobs, delivery, slot, opened, claim, (failure, claim.claimed.failures)).await;
     }
     let attempt = claim.claimed.failures + 1;
+    delivery.about().attempt = Some(attempt);
     let cx = jobs.guarded_context(Arc::clone(&opened.message), claim, (Part::Work, attempt));
     let (ended, _unwritten) =
         jobs.run_guarded(Arc::clone(&opened.work), Arc::clone(&cx), claim, (delivery, slot)).await;
     match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
         Next::Confirm => {
             cx.notice_vanished_steps();
-            confirm(claim).await
+            confirm(delivery, claim).await
         }
         Next::Bury(failure) => fail_for_good(jobs, delivery, slot, opened, claim, (failure, attempt)).await,
         next => give_back(jobs, delivery, claim, next, attempt).await,
@@ -193,6 +197,7 @@ async fn unguarded(
     pk: Option<&Pk>,
 ) -> Settlement {
     let attempt = delivery.attempt();
+    delivery.about().attempt = Some(attempt);
     if attempt > jobs.config.max_attempts && attempt > delivery.message.receive_count {
         // An attempt that may still have run when it failed could not be buried then.
         let failure = Failure::new("attempts", format!("{} attempts failed", attempt - 1));
@@ -200,7 +205,8 @@ async fn unguarded(
     }
     let steps = match (&jobs.guard, pk) {
         (Some(_), Some(pk)) => {
-            tracing::warn!(%pk, "run without a guard: its store is away, and GUARD_OUTAGE is open");
+            let queue = &*jobs.name;
+            seldom!(jobs.seldom, "unguarded", warn, queue, %pk, "run without a guard: its store is away, and GUARD_OUTAGE is open");
             Steps::Unrecorded { pk: pk.0.clone() }
         }
         _ => Steps::Refused,
@@ -210,7 +216,7 @@ async fn unguarded(
     let (ended, task) = jobs.run(work, cx, bounds, delivery).await;
     let name = run_name(pk, &delivery.message);
     if let Some(task) = task {
-        jobs.stuck.watch(name.clone(), task);
+        jobs.stuck.watch(&jobs.name, name.clone(), task);
     }
     match jobs.next(ended, &name.0, attempt, delivery.is_last) {
         Next::Confirm => Settlement::Delete(Deleted::Done),
@@ -264,7 +270,7 @@ impl Jobs {
         let bounds = run::Bounds { lease: &claim.lease, grace: self.cancel_grace, halt: &self.halt, slot };
         let (mut ended, task) = self.run(work, cx, bounds, delivery).await;
         if let Some(task) = task {
-            self.stuck.watch(claim.pk.clone(), task);
+            self.stuck.watch(&self.name, claim.pk.clone(), task);
         }
         if claim.has_unwritten_steps() {
             // The store used up the run's time, and outages do not count (rule G6).

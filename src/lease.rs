@@ -135,9 +135,9 @@ impl Lease {
         View { clock: self.clock.clone(), length: self.length, end: self.end.subscribe() }
     }
 
-    /// A beat failed. `true` for the first in a row: near its end they follow each other closely, and one line is enough.
-    pub(crate) fn fails(&self) -> bool {
-        !self.failing.swap(true, Ordering::Relaxed)
+    /// A beat failed: that those that follow are late is not for want of time.
+    pub(crate) fn fails(&self) {
+        self.failing.store(true, Ordering::Relaxed);
     }
 
     /// Ends it now.

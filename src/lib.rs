@@ -123,6 +123,7 @@ pub mod message;
 pub mod key;
 mod lease;
 mod causes;
+mod seldom;
 
 // What is around them: settings, the SDK, time and chance, the stop.
 pub mod config;

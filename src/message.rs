@@ -16,11 +16,14 @@ use tokio::time::Instant;
 
 use crate::{clock::Millis, lease::Lease, settle::dead_letter, telemetry::InHand};
 
+pub(crate) use about::{About, MALFORMED};
+
 pub use dead_letter::{ATTRIBUTE as DEAD_LETTER_ATTRIBUTE, Note};
 pub use envelope::Sns;
 pub(crate) use pointer::Fetched;
 pub use pointer::{NotAPointer, Pointer, RESERVED_ATTRIBUTES};
 
+mod about;
 pub(crate) mod envelope;
 mod pointer;
 
@@ -133,6 +136,8 @@ pub(crate) struct Delivery {
     pub(crate) lease: Lease,
     /// SQS gives the message to nobody but the dead-letter queue after this receive (rule T6).
     pub(crate) is_last: bool,
+    /// Locked for single lines.
+    pub(crate) about: Mutex<About>,
     /// Runs of this delivery that failed without a record to count them: one that waited in place has more than one.
     pub(crate) failed: AtomicU32,
     /// The message with its body from elsewhere, once that is fetched: a delivery that waits in place for a moment does not
@@ -163,6 +168,10 @@ impl Delivery {
     /// Lets go of a body that was fetched, for settling may take a while; where it came from stays.
     pub(crate) fn let_go_of_its_body(&self) -> Option<Pointer> {
         self.fetched().take().map(|fetched| fetched.pointer)
+    }
+
+    pub(crate) fn about(&self) -> MutexGuard<'_, About> {
+        self.about.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn fetched(&self) -> MutexGuard<'_, Option<Fetched>> {

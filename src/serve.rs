@@ -35,6 +35,7 @@ use tokio::{
 
 use crate::{
     handler::remote::Runs,
+    seldom::{Seldom, seldom},
     status::{History, Overview, Status},
 };
 
@@ -119,6 +120,7 @@ pub(crate) async fn serve_steps(listener: TcpListener, runs: Arc<Runs>, at_once:
 
 async fn answer_all(listener: TcpListener, router: Router, purpose: Purpose) -> Infallible {
     let mut connections = Connections { purpose, tasks: JoinSet::new(), oldest_first: VecDeque::new() };
+    let seldom = Seldom::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -127,7 +129,7 @@ async fn answer_all(listener: TcpListener, router: Router, purpose: Purpose) -> 
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "nobody can connect for the worker's {} at the moment", purpose.what);
+                seldom!(seldom, "accept", warn, %error, "nobody can connect for the worker's {} at the moment", purpose.what);
                 sleep(OUT_OF_RESOURCES).await;
             }
         }

@@ -12,6 +12,7 @@ use crate::{
     guard::Guard,
     message::Delivery,
     queue::{Queue, QueueError},
+    seldom::{Seldom, seldom},
     testing::{Planted, planted},
 };
 
@@ -101,12 +102,16 @@ pub(crate) enum Held {
 /// What acting on settlements needs.
 #[derive(Debug)]
 pub(crate) struct Desk {
+    /// The queue's name in the configuration.
+    pub(crate) name: Arc<str>,
     pub(crate) queue: Arc<dyn Queue>,
     pub(crate) guard: Option<Arc<dyn Guard>>,
     pub(crate) clock: Clock,
     pub(crate) dead_letters: DeadLetters,
     /// How long a message waits that has failed for good and cannot be copied.
     pub(crate) longest_backoff: Duration,
+    /// What an outage would log with each message.
+    pub(crate) seldom: Arc<Seldom>,
 }
 
 /// Whether a delete took the message away.
@@ -127,8 +132,8 @@ pub(crate) enum Settled {
     Delayed { why: Delayed, wait: Duration },
     /// The message comes back by itself.
     Left(Left),
-    /// The queue does not let us delete: nothing good can come of receiving more.
-    DeleteDenied,
+    /// The queue does not let us delete: nothing good can come of receiving more. With what it said.
+    DeleteDenied(Option<String>),
 }
 
 /// Acts on what was decided, after everything that keeps the delivery has ended: no beat is on the wire any more.
@@ -155,16 +160,18 @@ async fn delete(desk: &Desk, delivery: &Delivery, why: Deleted) -> Settled {
     match desk.queue.delete(&delivery.handle).await {
         Ok(()) if delivery.lease.is_over() => Settled::Deleted(why, Landed::Perhaps),
         Ok(()) => Settled::Deleted(why, Landed::Surely),
-        Err(QueueError::Denied(cause)) => {
-            tracing::error!(
-                message_id = %delivery.message.id,
-                cause = cause.map(tracing::field::display),
-                "deletes are denied: finished messages come back until sqs:DeleteMessage is allowed"
-            );
-            Settled::DeleteDenied
-        }
+        Err(QueueError::Denied(cause)) => Settled::DeleteDenied(cause.map(|cause| cause.to_string())),
         Err(error) => {
-            tracing::warn!(message_id = %delivery.message.id, error = in_full(&error), "not deleted; the next delivery will be");
+            let (queue, message_id, error) = (&*desk.name, &delivery.message.id, in_full(&error));
+            seldom!(
+                desk.seldom,
+                "not deleted",
+                warn,
+                queue,
+                message_id,
+                error,
+                "not deleted; the next delivery will be"
+            );
             Settled::Deleted(why, Landed::Perhaps)
         }
     }
@@ -180,7 +187,16 @@ async fn delay(desk: &Desk, delivery: &Delivery, until: Millis, why: Delayed) ->
     match desk.queue.change_visibility(&delivery.handle, wait).await {
         Ok(()) => Settled::Delayed { why, wait },
         Err(error) => {
-            tracing::warn!(message_id = %delivery.message.id, error = in_full(&error), "not delayed; it comes back at its timeout");
+            let (queue, message_id, error) = (&*desk.name, &delivery.message.id, in_full(&error));
+            seldom!(
+                desk.seldom,
+                "not delayed",
+                warn,
+                queue,
+                message_id,
+                error,
+                "not delayed; it comes back at its timeout"
+            );
             Settled::Left(Left::LeaseOver)
         }
     }
@@ -194,46 +210,25 @@ async fn delay(desk: &Desk, delivery: &Delivery, until: Millis, why: Delayed) ->
 pub(crate) async fn dead_letter(desk: &Desk, delivery: &Delivery, dead: DeadLetter) -> Settlement {
     let kept = |desk: &Desk| Settlement::Delay { until: desk.clock.wall() + desk.longest_backoff, why: Delayed::Kept };
     match &desk.dead_letters {
-        DeadLetters::Drop => {
-            tracing::warn!(
-                message_id = %delivery.message.id,
-                group = delivery.message.group,
-                code = dead.note.code,
-                error = dead.note.message,
-                "failed for good: dropped"
-            );
-            Settlement::Delete(Deleted::Dropped)
-        }
+        DeadLetters::Drop => Settlement::Delete(Deleted::Dropped),
         DeadLetters::Keep => kept(desk),
         DeadLetters::Queue(target) => {
             if planted(Planted::DeadWithoutCopyFlag)
                 && let (Some(guard), Some(record)) = (&desk.guard, &dead.record)
             {
-                dead_letter::mark_copied(&**guard, &desk.clock, record, &dead.note.failure_id).await;
+                dead_letter::mark_copied(&**guard, desk, record, &dead.note.failure_id).await;
             }
-            if let Err(error) = target.send(&desk.clock, &delivery.message, &dead.note, &delivery.lease).await {
-                tracing::error!(
-                    message_id = %delivery.message.id,
-                    error = in_full(&error),
-                    "no copy can be dead-lettered: the original is left to the queue's own redrive policy"
-                );
+            if let Err(error) = target.send(desk, &delivery.message, &dead.note, &delivery.lease).await {
+                // The original is left to the queue's own redrive policy.
+                delivery.about().cause = Some(in_full(&error));
                 if planted(Planted::DeletedWithoutCopy) {
                     return Settlement::Delete(Deleted::DeadLettered);
                 }
                 return kept(desk);
             }
             if let (Some(guard), Some(record)) = (&desk.guard, &dead.record) {
-                dead_letter::mark_copied(&**guard, &desk.clock, record, &dead.note.failure_id).await;
+                dead_letter::mark_copied(&**guard, desk, record, &dead.note.failure_id).await;
             }
-            tracing::warn!(
-                message_id = %delivery.message.id,
-                group = delivery.message.group,
-                pk = dead.note.pk,
-                code = dead.note.code,
-                error = dead.note.message,
-                failure_id = dead.note.failure_id,
-                "failed for good: dead-lettered"
-            );
             Settlement::Delete(Deleted::DeadLettered)
         }
     }

@@ -41,6 +41,7 @@ mod hall;
 mod history;
 pub(crate) mod lanes;
 mod needless;
+mod outcome;
 mod pace;
 mod poll;
 mod pulse;

@@ -16,6 +16,7 @@ use crate::{
     clock::{Clock, Millis, Moment},
     lease::{Beat, Lease},
     queue::LONGEST_VISIBILITY,
+    seldom::seldom,
     testing::{Planted, planted},
 };
 
@@ -195,7 +196,8 @@ impl ExecutionLease {
                 Ok(Owned::Applied) => self.written(&name),
                 Ok(Owned::Done | Owned::Lost(_)) => return,
                 Err(error) => {
-                    tracing::error!(pk = %self.pk, step = name, error = in_full(&error), "a finished step cannot be recorded");
+                    let queue = &self.claimed.source.queue;
+                    tracing::error!(queue, pk = %self.pk, step = name, error = in_full(&error), "a finished step cannot be recorded");
                     self.steps().unwritten.remove(&name);
                 }
             }
@@ -224,10 +226,9 @@ impl ExecutionLease {
             Ok(Owned::Lost(record)) if record.as_ref().is_some_and(|record| record.owner == self.owner) => Beat::Final,
             Ok(Owned::Lost(_)) => Beat::Lost,
             Err(error) => {
-                if self.lease.fails() {
-                    let left = self.lease.left();
-                    tracing::warn!(pk = %self.pk, error = in_full(&error), ?left, "the execution lease was not renewed; tried on");
-                }
+                let (queue, pk, error, left) =
+                    (&self.claimed.source.queue, &self.pk, in_full(&error), self.lease.left());
+                seldom!(self.store.seldom, "not renewed", warn, queue, %pk, error, ?left, "the execution lease was not renewed; tried on");
                 Beat::Transient
             }
         }
@@ -309,7 +310,8 @@ impl ExecutionLease {
         loop {
             match self.write(change).await {
                 Err(error) if error.is_transient() && begun.elapsed() < LONGEST_VISIBILITY => {
-                    tracing::warn!(pk = %self.pk, error = in_full(&error), "not written yet");
+                    let (queue, pk, error) = (&self.claimed.source.queue, &self.pk, in_full(&error));
+                    seldom!(self.store.seldom, "not written", warn, queue, %pk, error, "not written yet");
                     pauses = pauses.saturating_add(1);
                     self.store.pause_or_probe(self.clock.backoff(RETRY, pauses)).await;
                 }

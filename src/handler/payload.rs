@@ -5,6 +5,7 @@
 use std::{error::Error, fmt, sync::Arc};
 
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 
 use crate::message::Message;
 
@@ -51,6 +52,22 @@ impl DecodeError {
     /// From a text or any error.
     pub fn new(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(source.into())
+    }
+
+    /// What is wrong, without what is in the body: for the log, where no body may be. Of JSON, where it is wrong; of a codec of
+    /// somebody's own, nothing more than that it is.
+    pub(crate) fn without_the_body(&self) -> String {
+        let json = self.0.downcast_ref::<serde_json::Error>();
+        let place = json.map(|error| {
+            let what = match error.classify() {
+                Category::Syntax => "it is not JSON",
+                Category::Eof => "its JSON ends too early",
+                Category::Data => "its JSON is not what the handler takes",
+                Category::Io => "it cannot be read",
+            };
+            format!(": {what}, at line {} column {}", error.line(), error.column())
+        });
+        format!("the body does not decode{}", place.unwrap_or_default())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     causes::in_full,
     config::S3Payload,
     guard::Failure,
-    message::{Delivery, Fetched, Message, Pointer},
+    message::{Delivery, Fetched, MALFORMED, Message, Pointer},
     settle::{Delayed, Left, Settlement},
 };
 
@@ -27,7 +27,11 @@ pub(super) async fn whole(jobs: &Jobs, delivery: &Delivery, message: Arc<Message
     if jobs.config.s3_payload == S3Payload::Pass {
         return Ok(message);
     }
-    let Some(pointer) = message.pointer().map_err(|error| Failure::new("malformed", error))? else {
+    let Some(pointer) = message.pointer().map_err(|error| {
+        delivery.about().is_unreadable(error.to_string());
+        Failure::new(MALFORMED, error)
+    })?
+    else {
         // It proves nothing of S3, but that it is worth while to receive.
         if jobs.bodies_there.is_trial() {
             jobs.bodies_there.succeeded();

@@ -24,6 +24,7 @@ use crate::{
     },
     message::{Delivery, Message},
     queue::LONGEST_VISIBILITY,
+    seldom::seldom,
     settle::{Delayed, Deleted, Held, Settlement},
     telemetry::Verdict,
     testing::{Planted, planted},
@@ -65,11 +66,13 @@ pub(super) async fn claim(
                     jobs.meters.takeovers.one();
                 }
                 if let Some(TakeOverKind::Park { not_before }) = kind {
-                    tracing::warn!(%pk, takeovers = record.takeovers, "its worker died again; it waits for a while");
+                    let (queue, takeovers) = (&*jobs.name, record.takeovers);
+                    tracing::warn!(queue, %pk, takeovers, "its worker died again; it waits for a while");
                     return Err(Settlement::Held { until: not_before, why: Held::BackingOff });
                 }
                 if kind == Some(TakeOverKind::AfterLapse) {
-                    tracing::warn!(%pk, takeovers = record.takeovers, "taken over: its former worker died, or lost its lease");
+                    let (queue, takeovers) = (&*jobs.name, record.takeovers);
+                    tracing::info!(queue, %pk, takeovers, "taken over: its former worker died, or lost its lease");
                 }
                 let guard = (Arc::clone(guard), Arc::clone(&jobs.store));
                 let done_ttl = jobs.config.done_ttl;
@@ -106,7 +109,8 @@ fn no_verdict(jobs: &Jobs, delivery: &Delivery, pk: &Pk, error: &GuardError) -> 
     if jobs.store.is_open() {
         return Settlement::Outage;
     }
-    tracing::warn!(%pk, error = in_full(error), "the guard gave no verdict; nothing is run");
+    let (queue, error) = (&*jobs.name, in_full(error));
+    seldom!(jobs.seldom, "no verdict", warn, queue, %pk, error, "the guard gave no verdict; nothing is run");
     let until = jobs.clock.wall() + jobs.backoff(delivery.message.receive_count);
     later(delivery, until, Delayed::NoVerdict)
 }
@@ -123,7 +127,7 @@ pub(super) async fn record_afterwards(
 ) -> Option<Settlement> {
     let recorded = match claim(jobs, guard, pk, identity, delivery).await {
         Ok(claim) if claim.claimed.status == Status::Failed => {
-            tracing::error!(%pk, "ran without a guard, and its record says that it has failed for good and is being undone");
+            tracing::error!(queue = &*jobs.name, %pk, "ran without a guard, and its record says that it has failed for good and is being undone");
             let until = jobs.clock.wall() + jobs.backoff(1);
             let undo = claim.claimed.undo.clone().unwrap_or_default();
             // If it cannot be written, the claim lapses.
@@ -137,7 +141,8 @@ pub(super) async fn record_afterwards(
         Err(settlement) => matches!(settlement, Settlement::Delete(Deleted::Suppressed)),
     };
     if !recorded {
-        tracing::warn!(%pk, "ran without a guard, and \"done\" could not be recorded: a duplicate will run again");
+        let queue = &*jobs.name;
+        seldom!(jobs.seldom, "not recorded", warn, queue, %pk, "ran without a guard, and \"done\" could not be recorded: a duplicate will run again");
     }
     None
 }

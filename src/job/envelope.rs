@@ -13,7 +13,7 @@ use crate::{
     config::{Envelope, variable},
     guard::Failure,
     message::{
-        Message,
+        Delivery, MALFORMED, Message,
         envelope::{self, EnvelopeError, Form},
     },
 };
@@ -23,12 +23,13 @@ use crate::{
 pub(crate) struct Told(AtomicBool);
 
 /// The message that was meant for the handler.
-pub(super) fn take_out(jobs: &Jobs, received: &Arc<Message>) -> Result<Arc<Message>, Failure> {
+pub(super) fn take_out(jobs: &Jobs, delivery: &Delivery) -> Result<Arc<Message>, Failure> {
+    let received = &delivery.message;
     match jobs.config.envelope {
         Envelope::Raw => Ok(Arc::clone(received)),
         Envelope::Sns => envelope::open(received).map(Arc::new).map_err(|error| {
-            let failure = Failure::new("malformed", &error);
-            match error {
+            let failure = Failure::new(MALFORMED, &error);
+            let failure = match error {
                 EnvelopeError::Other(form @ (Form::Subscription | Form::Unsubscription)) => {
                     failure.hinting(form.advice().unwrap_or_default())
                 }
@@ -36,7 +37,10 @@ pub(super) fn take_out(jobs: &Jobs, received: &Arc<Message>) -> Result<Arc<Messa
                     failure.hinting(format!("{} hands bodies on as they are", line(jobs, Envelope::Raw)))
                 }
                 EnvelopeError::Broken(_) => failure,
-            }
+            };
+            // Where an envelope is broken it is told where, and not what stands there.
+            delivery.about().is_unreadable(failure.text.clone());
+            failure
         }),
     }
 }

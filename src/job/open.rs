@@ -14,7 +14,7 @@ use crate::{
     guard::{Failure, Pk},
     handler::Work,
     key,
-    message::{Delivery, Message},
+    message::{Delivery, MALFORMED, Message},
     settle::Settlement,
 };
 
@@ -55,11 +55,18 @@ impl Unopened {
 
 /// Opens a message: what the handler takes is in its body, or in what that is wrapped in, and may have to be fetched.
 pub(super) async fn open(jobs: &Jobs, delivery: &Delivery) -> Result<Opened, Unopened> {
-    let message = envelope::take_out(jobs, &delivery.message)?;
+    let message = envelope::take_out(jobs, delivery)?;
     let message = body::whole(jobs, delivery, message).await?;
-    let malformed = |text: String| envelope::explained(jobs, &message, Failure::new("malformed", text));
-    let work = caught(|| Arc::clone(&jobs.handler).decode(&message).map_err(|error| malformed(error.to_string())))
-        .unwrap_or_else(|panic| Err(malformed(format!("decoding {panic}"))))?;
+    let malformed = |text: String| envelope::explained(jobs, &message, Failure::new(MALFORMED, text));
+    let failed = |text: String, told: String| {
+        delivery.about().is_unreadable(malformed(told).text);
+        malformed(text)
+    };
+    let work = caught(|| {
+        let decoded = Arc::clone(&jobs.handler).decode(&message);
+        decoded.map_err(|error| failed(error.to_string(), error.without_the_body()))
+    });
+    let work = work.unwrap_or_else(|panic| Err(failed(format!("decoding {panic}"), "decoding panicked".into())))?;
     Ok(Opened { message, work })
 }
 

@@ -23,7 +23,7 @@ use crate::{
     queue::LONGEST_VISIBILITY,
     settle::{
         Delayed, Deleted, Left, Settlement,
-        dead_letter::{DeadLetter, Note},
+        dead_letter::{DeadLetter, INCOMPLETE, Note},
     },
     testing::{Planted, planted},
 };
@@ -34,8 +34,8 @@ pub(super) fn with_commit(claim: &ExecutionLease, ended: Ended) -> Ended {
     match (claim.commit_progress(), ended) {
         (Progress::Made, Ended::Returned(Ok(()))) => Ended::Returned(Ok(())),
         (Progress::Made, ended) => {
-            let how = ended.told();
-            tracing::warn!(pk = %claim.pk, how, "the run ended otherwise after its work was committed, which is done");
+            let (queue, how) = (&claim.claimed.source.queue, ended.told());
+            tracing::warn!(queue, pk = %claim.pk, how, "the run ended otherwise after its work was committed, which is done");
             Ended::Returned(Ok(()))
         }
         (Progress::Unknown, Ended::Returned(Ok(()))) => Ended::Interrupted { still_running: false },
@@ -46,18 +46,19 @@ pub(super) fn with_commit(claim: &ExecutionLease, ended: Ended) -> Ended {
 }
 
 /// Records that the work took effect, if that is not recorded yet.
-pub(super) async fn confirm(claim: &ExecutionLease) -> Settlement {
+pub(super) async fn confirm(delivery: &Delivery, claim: &ExecutionLease) -> Settlement {
     if claim.commit_progress() == Progress::Made || planted(Planted::ConfirmAfterDelete) {
         return Settlement::Delete(Deleted::Done);
     }
     match claim.insist(&claim.confirmation()).await {
         Ok(Owned::Applied | Owned::Done) => Settlement::Delete(Deleted::Done),
         Ok(Owned::Lost(record)) => {
-            tracing::warn!(pk = %claim.pk, "the work ended after another worker had taken over; what it recorded counts");
+            delivery.about().cause =
+                Some("another worker had taken over when the work ended: what it recorded counts".into());
             let done = record.is_some_and(|record| record.status == Status::Done);
             if done { Settlement::Delete(Deleted::Suppressed) } else { Settlement::Leave(Left::ClaimLost) }
         }
-        Err(error) => unwritten(claim, &error),
+        Err(error) => unwritten(delivery, &error),
     }
 }
 
@@ -80,16 +81,16 @@ pub(super) async fn bury(
             };
             jobs.dead_letter(&delivery.message, &record, claim.last_step(), true)
         }
-        answer => otherwise(claim, answer),
+        answer => otherwise(delivery, answer),
     }
 }
 
 /// What follows from a write that was not applied.
-pub(super) fn otherwise(claim: &ExecutionLease, answer: Result<Owned, GuardError>) -> Settlement {
+pub(super) fn otherwise(delivery: &Delivery, answer: Result<Owned, GuardError>) -> Settlement {
     match answer {
         Ok(Owned::Applied | Owned::Done) => Settlement::Delete(Deleted::Done),
         Ok(Owned::Lost(_)) => Settlement::Leave(Left::ClaimLost),
-        Err(error) => unwritten(claim, &error),
+        Err(error) => unwritten(delivery, &error),
     }
 }
 
@@ -119,12 +120,13 @@ pub(super) async fn give_back(
             }
             again.settlement
         }
-        answer => otherwise(claim, answer),
+        answer => otherwise(delivery, answer),
     }
 }
 
-fn unwritten(claim: &ExecutionLease, error: &GuardError) -> Settlement {
-    tracing::error!(pk = %claim.pk, error = in_full(error), "what came of the run cannot be recorded; the next delivery finds its steps");
+/// What came of the run cannot be recorded; the next delivery finds its steps.
+fn unwritten(delivery: &Delivery, error: &GuardError) -> Settlement {
+    delivery.about().cause = Some(in_full(error));
     Settlement::Leave(Left::Unwritten)
 }
 
@@ -197,7 +199,7 @@ impl Jobs {
         note.fence = record.fence.0;
         note.pk = Some(record.pk.0.clone());
         note.step = step;
-        note.undo = record.undo.as_ref().map(|undo| undo.answer.map_or("incomplete", UndoAnswer::as_str).to_owned());
+        note.undo = record.undo.as_ref().map(|undo| undo.answer.map_or(INCOMPLETE, UndoAnswer::as_str).to_owned());
         Settlement::DeadLetter(Box::new(DeadLetter { note, record: Some(record.pk.clone()), failed_now }))
     }
 }

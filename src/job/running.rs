@@ -133,7 +133,7 @@ impl Jobs {
         why: &Failure,
         then: &Settlement,
     ) {
-        tracing::warn!(queue = &*self.name, key, attempt, code = why.code, error = why.text, "the attempt failed");
+        delivery.about().failed(&why.code, &why.text);
         self.meters.failures.one(&why.code);
         let now = self.clock.wall();
         let in_seconds = |until: Millis| until.since(now).as_secs();

@@ -22,8 +22,8 @@ impl Stuck {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn watch(&self, pk: Pk, task: JoinSet<HandlerResult>) {
-        tracing::error!(%pk, "the handler ignores its cancellation; its slot is kept until it ends");
+    pub(super) fn watch(&self, queue: &str, pk: Pk, task: JoinSet<HandlerResult>) {
+        tracing::error!(queue, %pk, "the handler ignores its cancellation; its slot is kept until it ends");
         let mut runs = self.runs();
         // Those that have ended are forgotten also when nobody asks for their key again.
         runs.retain(|_, task| task.try_join_next().is_none());

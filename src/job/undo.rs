@@ -44,7 +44,7 @@ pub(super) async fn fail_for_good(
     }
     match claim.insist(&claim.failing(&failed)).await {
         Ok(Owned::Applied) => undo(jobs, delivery, slot, opened, claim, &failed).await,
-        answer => outcome::otherwise(claim, answer),
+        answer => outcome::otherwise(delivery, answer),
     }
 }
 
@@ -87,6 +87,7 @@ async fn undo(
         return incomplete(counts.clone(), &format!("{} attempts failed", counts.failures)).await;
     }
     let attempt = counts.failures + 1;
+    delivery.about().attempt = Some(attempt);
     let undoing = Arc::new(Undo { work: opened.work, answer: OnceLock::new() });
     let work: Arc<dyn Work> = Arc::<Undo>::clone(&undoing);
     let cx = jobs.guarded_context(opened.message, claim, (Part::Undo, attempt));
@@ -94,7 +95,7 @@ async fn undo(
     match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
         Next::Confirm => {
             let answer = undoing.answer.get().copied();
-            tracing::info!(pk = %claim.pk, answer = answer.map(UndoAnswer::as_str), "undone, after it had failed for good");
+            tracing::info!(queue = &*jobs.name, pk = %claim.pk, answer = answer.map(UndoAnswer::as_str), "undone, after it had failed for good");
             bury(jobs, delivery, claim, failed, Some(Undoing { answer, ..counts })).await
         }
         Next::Bury(failure) => {
@@ -112,7 +113,7 @@ async fn undo(
                     }
                     again.settlement
                 }
-                answer => outcome::otherwise(claim, answer),
+                answer => outcome::otherwise(delivery, answer),
             }
         }
     }
@@ -127,7 +128,6 @@ async fn incomplete(
     failed: &Failed,
     (counts, why): (Undoing, &str),
 ) -> Settlement {
-    tracing::error!(pk = %claim.pk, undo = why, "failed for good, and is not undone: a person has to see to it");
     let mut settlement = bury(jobs, delivery, claim, failed, Some(counts)).await;
     if let Settlement::DeadLetter(letter) = &mut settlement {
         letter.note.message = Failure::new("", format!("{}; its undo: {why}", letter.note.message)).text;

@@ -185,14 +185,6 @@ async fn l7_a_beat_is_worth_a_call_when_it_wins_more_than_a_tenth_of_the_lease()
     assert!(lease.can_grow());
 }
 
-#[tokio::test(start_paused = true)]
-async fn l4_failing_beats_are_told_once_until_one_succeeds() {
-    let (lease, _) = lease();
-    assert_eq!([lease.fails(), lease.fails(), lease.fails()], [true, false, false]);
-    lease.renewed(lease.clock.now(), LENGTH);
-    assert_eq!([lease.fails(), lease.fails()], [true, false]);
-}
-
 /// Runs on a paused clock of its own.
 fn paused<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

@@ -135,7 +135,7 @@ impl Visibility {
         let (now, next) = (self.in_force(), wanted.clamp(least, self.ceiling));
         if now.abs_diff(next) > now / LEAST_CHANGE || next == self.ceiling && now != next {
             self.in_force.store(next.as_secs(), Ordering::Relaxed);
-            tracing::info!(
+            tracing::debug!(
                 queue = &*self.queue,
                 p99_ms = millis(p99),
                 "the visibility timeout is now {} s, and was {} s: it follows twice the p99 of handlers",

@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::{
-    clock::{Clock, Millis},
+    clock::Millis,
     guard::{Change, Failure, Guard, Pk, Written},
     lease::Lease,
     message::{Attribute, AttributeValue, Message, RESERVED_ATTRIBUTES},
     queue::{LARGEST_MESSAGE, MOST_ATTRIBUTES, Outgoing, Queue, QueueError, attribute_problem},
+    seldom::seldom,
+    settle::Desk,
 };
 
 /// The name of the one message attribute that a dead-lettered copy carries.
@@ -59,6 +61,11 @@ pub struct Note {
 }
 
 impl Note {
+    /// Whether it was to be undone and is not: a person has to see to it.
+    pub(crate) fn is_half_undone(&self) -> bool {
+        self.undo.as_deref() == Some(INCOMPLETE)
+    }
+
     /// Of work without a record; what a record knows is added to it.
     pub(crate) fn new(failure: Failure, failure_id: String, queue: &str, message: &Message, dead_at: Millis) -> Self {
         Self {
@@ -84,6 +91,9 @@ pub(crate) struct Displaced {
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<Vec<u8>>,
 }
+
+/// What stands for the answer of an undo that did not come to its end.
+pub(crate) const INCOMPLETE: &str = "incomplete";
 
 /// A message whose work has failed for good.
 #[derive(Debug)]
@@ -132,7 +142,7 @@ impl Target {
     /// Sends the copy, again and again while the delivery's lease lasts.
     pub(crate) async fn send(
         &self,
-        clock: &Clock,
+        desk: &Desk,
         message: &Message,
         note: &Note,
         lease: &Lease,
@@ -146,13 +156,14 @@ impl Target {
         loop {
             match self.queue.send(&copy).await {
                 Err(error) if error.is_transient() && lease.left() > pause => {
-                    tracing::warn!(message_id = %message.id, %error, "the copy is not sent yet");
-                    sleep(pause / 2 + clock.part_of(pause / 2)).await;
+                    let (queue, message_id) = (&*desk.name, &message.id);
+                    seldom!(desk.seldom, "not sent", warn, queue, message_id, %error, "the copy is not sent yet");
+                    sleep(pause / 2 + desk.clock.part_of(pause / 2)).await;
                     pause = (pause * 2).min(RETRY.1);
                 }
                 // Too large, most likely: a dead-letter queue can have a lower limit than SQS. The record has the reason.
                 Err(QueueError::Refused(why)) if copy.attributes.contains_key(ATTRIBUTE) => {
-                    tracing::warn!(message_id = %message.id, why, "the copy is refused; sent without its reason");
+                    tracing::warn!(queue = &*desk.name, message_id = %message.id, why, "the copy is refused; sent without its reason");
                     copy = Outgoing { group: copy.group, deduplication_id: copy.deduplication_id, ..bare(message) };
                 }
                 answer => return answer,
@@ -162,17 +173,18 @@ impl Target {
 }
 
 /// Marks a DEAD record: its copy is sent (rule T3).
-pub(crate) async fn mark_copied(guard: &dyn Guard, clock: &Clock, pk: &Pk, failure_id: &str) {
-    let change = Change::Copied { failure_id: failure_id.to_owned(), now: clock.wall() };
+pub(crate) async fn mark_copied(guard: &dyn Guard, desk: &Desk, pk: &Pk, failure_id: &str) {
+    let change = Change::Copied { failure_id: failure_id.to_owned(), now: desk.clock.wall() };
     for attempt in 1..=MARK_TRIES {
         match guard.write(pk, &change).await {
             // Refused: begun anew by a redrive meanwhile, or swept.
             Ok(Written::Applied | Written::Refused(_)) => return,
             Err(error) if error.is_transient() && attempt < MARK_TRIES => {
-                sleep(clock.backoff(RETRY, 1)).await;
+                sleep(desk.clock.backoff(RETRY, 1)).await;
             }
             Err(error) => {
-                tracing::warn!(%pk, %error, "the record is not marked as copied; a second copy may be made");
+                let queue = &*desk.name;
+                seldom!(desk.seldom, "not marked", warn, queue, %pk, %error, "the record is not marked as copied; a second copy may be made");
                 return;
             }
         }

@@ -18,6 +18,7 @@ use crate::{
     guard::{GuardError, admin, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
     queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts},
+    seldom::seldom,
     settle::dead_letter::{DeadLetters, Target},
     telemetry::Calls,
 };
@@ -67,7 +68,7 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
         if Instant::now() + RETRY >= until {
             return Err(WorkerError::Unavailable(what));
         }
-        tracing::warn!("not ready: {what}");
+        seldom!(site.seldom, "not ready", warn, "not ready: {what}");
         site.board.problems(vec![what]);
         sleep(RETRY).await;
     }
@@ -174,8 +175,9 @@ impl Looked {
     fn tell_missing(&self, site: &Site, asked: &[String]) -> Vec<String> {
         let wrong = self.wrong.iter().map(|(_, problem)| problem.to_string());
         let told: Vec<String> = wrong.chain(self.away.iter().map(|(_, what)| what.clone())).collect();
-        for what in &told {
-            tracing::error!("looked at again in a minute: {what}");
+        if !told.is_empty() {
+            let all = told.join("; ");
+            seldom!(site.seldom, "missing", error, "looked at again in a minute: {all}");
         }
         site.board.problems(told);
         asked.iter().filter(|name| !self.good.contains_key(*name)).cloned().collect()

@@ -15,12 +15,13 @@ use crate::{
     lease::{Beat, keep},
     message::{Delivery, Note, Pointer},
     queue::QueueError,
+    seldom::seldom,
     settle::{self, Delayed, Deleted, Landed, Left, Settled, Settlement, dead_letter::DeadLetter, settle},
     telemetry::{LeaseKind, Outcome},
     testing::{Planted, planted},
 };
 
-use super::hall::Hall;
+use super::{hall::Hall, outcome::Told};
 
 mod waiting;
 
@@ -119,6 +120,7 @@ impl Hall {
 
     /// Sends the copy of what has failed for good, and tells of it.
     async fn dead_letter(&self, head: &Delivery, dead: DeadLetter) -> Settlement {
+        head.about().buried(&dead.note);
         if dead.is_news(&self.desk.dead_letters, head.message.receive_count) {
             self.brake.failed(&dead.note.code);
         }
@@ -138,7 +140,9 @@ impl Hall {
         match settled {
             Settled::Deleted(_, Landed::Surely) => true,
             Settled::Deleted(_, Landed::Perhaps) => self.remembers() || planted(Planted::UndeletedHeadFreesGroup),
-            Settled::Delayed { .. } | Settled::Left(_) | Settled::DeleteDenied => planted(Planted::FollowersRunAhead),
+            Settled::Delayed { .. } | Settled::Left(_) | Settled::DeleteDenied(_) => {
+                planted(Planted::FollowersRunAhead)
+            }
         }
     }
 
@@ -165,39 +169,38 @@ impl Hall {
             | Settlement::Outage
                 if delivery.is_last =>
             {
-                tracing::error!(
-                    message_id = %delivery.message.id,
-                    "its last receive, and it cannot wait here: SQS moves it to the dead-letter queue without a reason"
-                );
                 Settlement::Leave(Left::LastReceive)
             }
             settlement => settlement,
         }
     }
 
-    /// Settles and counts.
+    /// Settles, tells and counts.
     async fn settle(&self, delivery: Delivery, settlement: Settlement) -> Settled {
-        let (queue, message_id) = (&*self.jobs.name, delivery.message.id.clone());
+        let told = Told::of(&self.jobs.name, &delivery);
         if delivery.lease.is_over() {
             self.jobs.meters.lost(LeaseKind::Delivery);
         }
         let settled = settle(&self.desk, delivery, settlement).await;
-        match settled {
+        let outcome = Outcome::from(&settled);
+        told.settled(&settled, outcome, self.drain.is_cancelled());
+        match &settled {
             Settled::Deleted(why, _) => {
-                tracing::debug!(queue, message_id, ?why, "deleted");
                 self.intake.succeeded();
-                if why == Deleted::Done {
+                if *why == Deleted::Done {
                     self.brake.succeeded();
                 }
             }
-            Settled::Delayed { why, wait } => tracing::debug!(queue, message_id, ?why, ?wait, "comes again later"),
-            Settled::Left(why @ (Left::ClaimLost | Left::Unwritten)) => {
-                tracing::warn!(queue, message_id, ?why, "left to its visibility timeout");
+            Settled::DeleteDenied(said) => {
+                let said = said.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+                let cause = format!(
+                    "deletes are denied, and finished messages come back until sqs:DeleteMessage is allowed{said}"
+                );
+                self.intake.open(&cause, None);
             }
-            Settled::Left(why) => tracing::info!(queue, message_id, ?why, "left to its visibility timeout"),
-            Settled::DeleteDenied => self.intake.open("sqs:DeleteMessage is denied", None),
+            Settled::Delayed { .. } | Settled::Left(_) => {}
         }
-        self.jobs.meters.settled(Outcome::from(&settled), 1);
+        self.jobs.meters.settled(outcome, 1);
         settled
     }
 }
@@ -219,7 +222,7 @@ impl From<&Settled> for Outcome {
                 Delayed::Held => Self::Held,
                 Delayed::Kept => Self::Kept,
             },
-            Settled::Left(_) | Settled::DeleteDenied => Self::Left,
+            Settled::Left(_) | Settled::DeleteDenied(_) => Self::Left,
         }
     }
 }
@@ -241,14 +244,33 @@ async fn extend(hall: &Hall, delivery: &Delivery, reach: Duration) -> Beat {
         Err(QueueError::Refused(_)) => Beat::Final,
         Err(_) => Beat::Transient,
     };
-    if let Some(error) = answer.err().filter(|_| delivery.lease.fails()) {
+    if let Err(error) = answer {
+        delivery.lease.fails();
         let (queue, message_id, left) = (&*hall.jobs.name, &delivery.message.id, delivery.lease.left());
         let denied = matches!(error, QueueError::Denied(_) | QueueError::Refused(_));
         let error = in_full(&error);
         if denied {
-            tracing::error!(queue, message_id, error, ?left, "the visibility timeout cannot be extended");
+            seldom!(
+                hall.jobs.seldom,
+                "beat denied",
+                error,
+                queue,
+                message_id,
+                error,
+                ?left,
+                "the visibility timeout cannot be extended"
+            );
         } else {
-            tracing::warn!(queue, message_id, error, ?left, "the visibility timeout was not extended; tried on");
+            seldom!(
+                hall.jobs.seldom,
+                "beat",
+                warn,
+                queue,
+                message_id,
+                error,
+                ?left,
+                "the visibility timeout was not extended; tried on"
+            );
         }
     }
     beat

@@ -12,6 +12,7 @@ use crate::{
     causes::in_full,
     config::S3Payload,
     message::Pointer,
+    seldom::{Seldom, seldom},
     settle::{Deleted, Landed, Settled},
 };
 
@@ -31,6 +32,7 @@ impl Hall {
 pub(super) struct Needless {
     queue: Arc<str>,
     bodies: Option<Arc<dyn Bodies>>,
+    seldom: Arc<Seldom>,
     deletes: JoinSet<()>,
 }
 
@@ -38,8 +40,8 @@ pub(super) struct Needless {
 const AT_ONCE: usize = 100;
 
 impl Needless {
-    pub(super) fn new(queue: Arc<str>, bodies: Option<Arc<dyn Bodies>>) -> Self {
-        Self { queue, bodies, deletes: JoinSet::new() }
+    pub(super) fn new(queue: Arc<str>, bodies: Option<Arc<dyn Bodies>>, seldom: Arc<Seldom>) -> Self {
+        Self { queue, bodies, seldom, deletes: JoinSet::new() }
     }
 
     /// Begins to delete these.
@@ -47,16 +49,17 @@ impl Needless {
         let Some(bodies) = &self.bodies else { return };
         for pointer in pointers {
             while self.deletes.try_join_next().is_some() {}
-            let (queue, bodies) = (Arc::clone(&self.queue), Arc::clone(bodies));
+            let (queue, bodies, seldom) = (Arc::clone(&self.queue), Arc::clone(bodies), Arc::clone(&self.seldom));
             if self.deletes.len() >= AT_ONCE {
-                tracing::warn!(queue = &*queue, %pointer, "its body is not deleted: {AT_ONCE} deletes are under way");
+                seldom!(seldom, "too many", warn, queue = &*queue, %pointer, "its body is not deleted: {AT_ONCE} deletes are under way");
                 continue;
             }
             self.deletes.spawn(async move {
                 match bodies.delete(&pointer).await {
                     Ok(()) => tracing::debug!(queue = &*queue, %pointer, "its body is deleted"),
                     Err(error) => {
-                        tracing::warn!(queue = &*queue, %pointer, error = in_full(&error), "its body is not deleted");
+                        let (queue, error) = (&*queue, in_full(&error));
+                        seldom!(seldom, "body not deleted", warn, queue, %pointer, error, "its body is not deleted");
                     }
                 }
             });

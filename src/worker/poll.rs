@@ -25,6 +25,7 @@ use crate::{
     lease::{Deadline, Lease},
     message::Delivery,
     queue::{LARGEST_MESSAGE, LONGEST_VISIBILITY, Received},
+    seldom::seldom,
     telemetry,
     testing::{Planted, planted},
 };
@@ -129,12 +130,20 @@ pub(super) async fn poll(hall: Arc<Hall>, pulse: Arc<Pulse>, polled: UnboundedSe
             Err(error) => {
                 drop(slots);
                 if receiver.is_late {
-                    tracing::warn!(queue = &*hall.jobs.name, error, "the poll failed; another has taken its place");
+                    let queue = &*hall.jobs.name;
+                    seldom!(
+                        hall.jobs.seldom,
+                        "poll",
+                        warn,
+                        queue,
+                        error,
+                        "the poll failed; another has taken its place"
+                    );
                     return;
                 }
                 let pause = receiver.pause();
-                let failures = receiver.failures;
-                tracing::warn!(queue = &*hall.jobs.name, error, failures, "the poll failed; again in {pause:?}");
+                let (queue, failures) = (&*hall.jobs.name, receiver.failures);
+                seldom!(hall.jobs.seldom, "poll", warn, queue, error, failures, "the poll failed; again in {pause:?}");
                 unless_draining(&hall, sleep(pause)).await;
             }
         }
@@ -248,6 +257,7 @@ fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)
         handle: received.handle,
         lease,
         is_last,
+        about: Mutex::default(),
         failed: AtomicU32::new(0),
         fetched: Mutex::default(),
         received: Instant::now(),

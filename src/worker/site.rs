@@ -27,6 +27,7 @@ use crate::{
     job::{BodiesAway, Jobs, Slots, Stuck, Told, Watch},
     lease::{Tick, Visibility},
     queue::{BATCH, Broker},
+    seldom::Seldom,
     settle::Desk,
     telemetry::{Calls, Meters, Telemetry},
 };
@@ -69,6 +70,8 @@ pub(super) struct Site {
     calls: Calls,
     pub(super) drain: CancellationToken,
     pub(super) halt: CancellationToken,
+    /// What is looked at again and again before all queues have started.
+    pub(super) seldom: Seldom,
 }
 
 /// More polls of one queue at once bring nothing: what they fetch would wait for the network, not for SQS.
@@ -93,6 +96,7 @@ impl Site {
             calls,
             drain: CancellationToken::new(),
             halt: CancellationToken::new(),
+            seldom: Seldom::default(),
             config,
             handlers,
             broker,
@@ -133,7 +137,10 @@ impl Site {
         }
         let guard = (queue.guard == GuardMode::Claim).then(|| Arc::clone(&self.watched));
         let circuit = |what: String, ends| Arc::new(Circuit::new(what, ends, self.clock.clone()));
+        let seldom: Arc<Seldom> = Arc::default();
         let desk = Desk {
+            name: name.into(),
+            seldom: Arc::clone(&seldom),
             queue: seen.queue,
             guard: guard.clone(),
             clock: self.clock.clone(),
@@ -189,6 +196,7 @@ impl Site {
                 envelope_told: Told::default(),
                 absurd: Mutex::default(),
                 halt: self.halt.clone(),
+                seldom,
                 config: queue,
             },
         })

@@ -30,8 +30,10 @@ pub(super) async fn work_a_queue(hall: Arc<Hall>, pulse: Arc<Pulse>) {
         return;
     }
     let mut constant = pollers.spawn(poller(Poller::Constant)).id();
-    let (mut lanes, mut needless) =
-        (JoinSet::new(), Needless::new(Arc::clone(&hall.jobs.name), hall.jobs.bodies.clone()));
+    let (mut lanes, mut needless) = (
+        JoinSet::new(),
+        Needless::new(Arc::clone(&hall.jobs.name), hall.jobs.bodies.clone(), Arc::clone(&hall.jobs.seldom)),
+    );
     loop {
         tokio::select! {
             // Lanes that have begun come before the end of the poller that began them. Joining drops nothing.

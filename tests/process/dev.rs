@@ -52,8 +52,8 @@ async fn failures_are_told_with_their_reason_in_a_line_each() {
     let send = printed(&mut dev, " send --endpoint-url ").await;
     let send = send.strip_suffix(r#"'{"id":"1"}'"#).unwrap_or_else(|| panic!("{send}"));
     leasehold.shell(&format!(r#"{send} '{{"id":"slow"}}'"#)).await.check(0);
-    dev.says("payments#slow  attempt 1 failed: exit_1: exit status: 1: no luck").await;
-    dev.says("payments#slow  again in ").await;
+    let failed = dev.says("payments#slow  attempt 1 failed; again in ").await;
+    assert!(failed.ends_with("s: exit_1: exit status: 1: no luck"), "{failed}");
     dev.says("payments#slow  done in ").await;
     leasehold.shell(&format!(r#"{send} '{{"id":"bad"}}' nonsense"#)).await.check(0);
     let dead = [dev.says("failed for good: dead-lettered").await, dev.says("failed for good: dead-lettered").await];

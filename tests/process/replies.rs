@@ -139,7 +139,7 @@ fn settings(bench: &Bench, app: &App) -> Settings {
 async fn is_worked_off(post: &Post, cases: &[Case], worker: &mut Worker) {
     let names = cases.iter().map(|case| case.name.to_owned()).chain((0..OTHERS).map(|number| format!("ok-{number}")));
     post.send(names.map(|name| Letter::new(format!(r#"{{"id":"{name}"}}"#)))).await;
-    worker.says_times("\"deleted\"", cases.len() + OTHERS).await;
+    worker.settles(cases.len() + OTHERS).await;
 }
 
 /// What followed from each reply is what must follow, and the others are done with a call each.

@@ -145,7 +145,17 @@ impl Worker {
     }
 
     /// Waits for that many more lines of the log with this text, and for all of them no longer than one deadline.
-    pub(crate) async fn says_times(&mut self, text: &str, mut times: usize) {
+    pub(crate) async fn says_times(&mut self, text: &str, times: usize) {
+        self.hears(text, times, |line| line.contains(text)).await;
+    }
+
+    /// Waits until that many more messages have left their queue, done or dead.
+    pub(crate) async fn settles(&mut self, times: usize) {
+        let gone = ["\"message\":\"deleted\"", "\"outcome\":\"dead_lettered\"", "\"outcome\":\"dropped\""];
+        self.hears("done or dead", times, |line| gone.iter().any(|text| line.contains(text))).await;
+    }
+
+    async fn hears(&mut self, text: &str, mut times: usize, is_it: impl Fn(&str) -> bool) {
         let until = Instant::now() + SOON;
         while times > 0 {
             let line = timeout_at(until, self.lines.recv()).await;
@@ -154,7 +164,7 @@ impl Worker {
                 let stderr = self.stderr.join_next().await;
                 panic!("{text:?} was not said {times} times more, but:\n{}\n{stderr:?}", self.seen.join("\n"))
             };
-            times -= usize::from(line.contains(text));
+            times -= usize::from(is_it(&line));
             self.seen.push(line);
             self.heard.push(at);
         }

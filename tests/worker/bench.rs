@@ -185,6 +185,13 @@ impl Log {
         tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish()
     }
 
+    /// A JSON object for each line, spans included, from a level on.
+    pub(crate) fn json(&self, level: tracing::Level) -> impl tracing::Subscriber + Send + Sync + 'static {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_max_level(level);
+        subscriber.with_writer(move || log.clone()).finish()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }

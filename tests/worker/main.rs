@@ -20,6 +20,7 @@ mod jobs;
 mod lanes;
 mod leases;
 mod life;
+mod logging;
 mod once;
 mod pacing;
 mod receiving;

@@ -19,9 +19,12 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use crate::clock::Clock;
+use crate::{
+    clock::Clock,
+    seldom::{Seldom, seldom},
+};
 
-pub(crate) use ends::Ends;
+pub(crate) use ends::{Ends, Told};
 
 mod ends;
 
@@ -40,14 +43,6 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 /// The longest pause between two tries of a write meanwhile.
 const CATCH_UP_PAUSE: Duration = Duration::from_millis(500);
 
-/// A pause, for those who ask.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
-    pub(crate) what: String,
-    pub(crate) cause: String,
-    pub(crate) ends: String,
-}
-
 /// The state of one thing that can be away.
 #[derive(Debug)]
 pub(crate) struct Circuit {
@@ -61,6 +56,8 @@ pub(crate) struct Circuit {
     /// Wakes those who wait for a change in the order in which they came; a `watch` channel wakes them in a random one,
     /// and a simulated run must replay.
     changed: Notify,
+    /// What its being away would log again and again.
+    pub(crate) seldom: Seldom,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +70,8 @@ struct State {
     openings: u32,
     /// Finished work that is not yet written down.
     unwritten: usize,
+    /// That it is away was logged, and not only at `debug`.
+    is_told: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +96,7 @@ impl Circuit {
             state: Mutex::default(),
             opened: AtomicU64::new(0),
             changed: Notify::new(),
+            seldom: Seldom::default(),
         }
     }
 
@@ -172,15 +172,18 @@ impl Circuit {
 
     /// Closes it from a phase in which that may be: one that it may have left a moment ago.
     fn close(&self, may: impl FnOnce(Phase) -> bool) {
-        let mut before = Phase::Closed;
+        let (mut before, mut is_told) = (Phase::Closed, false);
         self.change(|state| {
             if may(state.phase) {
-                before = state.phase;
+                (before, is_told) = (state.phase, state.is_told);
                 *state = State { unwritten: state.unwritten, ..State::default() };
             }
         });
-        if before != Phase::Closed {
-            tracing::info!(circuit = self.what, "back; going on");
+        match (before, is_told) {
+            (Phase::Closed, _) => {}
+            // As seldom as what it ends.
+            (_, true) => tracing::info!(circuit = self.what, "back; going on"),
+            (_, false) => tracing::debug!(circuit = self.what, "back; going on"),
         }
     }
 
@@ -213,19 +216,27 @@ impl Circuit {
             cause.clone_into(&mut state.cause);
             opened = Some(pause);
         });
-        let ends = self.ends.told();
-        match opened {
-            Some(_) if self.ends == Ends::Resume => {
-                tracing::warn!(circuit = self.what, cause, "paused: no new messages are received; {ends}");
-            }
-            Some(pause) => tracing::error!(
-                circuit = self.what,
-                cause,
-                "away: no new messages are received; a probe in {} ms; {ends}",
-                pause.as_millis()
-            ),
-            None => {}
+        let Some(pause) = opened else { return };
+        let (circuit, ends, pause) = (&self.what, self.ends.told(), pause.as_millis());
+        if self.ends == Ends::Resume {
+            tracing::warn!(circuit, cause, "paused: no new messages are received; {ends}");
+            return self.is_told();
         }
+        // What comes and goes all the time is told now and then.
+        if seldom!(
+            self.seldom,
+            "away",
+            error,
+            circuit,
+            cause,
+            "away: no new messages are received; a probe in {pause} ms; {ends}"
+        ) {
+            self.is_told();
+        }
+    }
+
+    fn is_told(&self) {
+        self.change(|state| state.is_told = state.phase != Phase::Closed);
     }
 
     /// Somebody's word that it is back.
@@ -296,11 +307,14 @@ impl Circuit {
             match answer {
                 Ok(()) if proves => self.catch_up().await,
                 Ok(()) => {
-                    tracing::info!(circuit = self.what, "the probe passed; letting a little through");
+                    let circuit = &self.what;
+                    seldom!(self.seldom, "trial", info, circuit, "the probe passed; letting a little through");
                     self.change(|state| state.phase = Phase::Trial);
                 }
                 Err(cause) => {
-                    tracing::warn!(circuit = self.what, cause, "still away");
+                    if seldom!(self.seldom, "still away", warn, circuit = self.what, cause, "still away") {
+                        self.is_told();
+                    }
                     self.change(|state| {
                         state.phase =
                             Phase::Open { probe_at: Instant::now() + self.clock.backoff(PAUSE, state.openings + 1) };

@@ -18,7 +18,7 @@ use crate::{
     settle::{Delayed, Left, Settlement},
     telemetry::Outcome,
     testing::{Planted, planted},
-    worker::hall::Hall,
+    worker::{hall::Hall, outcome::Told},
 };
 
 /// What is this near is waited for in place: a delay would cost a receive and whole seconds.
@@ -62,6 +62,7 @@ impl Hall {
         } else {
             None
         };
+        self.tell_failure(head, until);
         self.give_up(slot, head, until);
         let wait = async {
             sleep(until.since(self.jobs.clock.wall())).await;
@@ -123,8 +124,14 @@ impl Hall {
     /// Waits without a slot, but in a place. `false` when there is none, or the wait was cut short.
     pub(super) async fn wait_in_place(&self, delivery: &Delivery, until: Millis, slot: &mut Option<Slot>) -> bool {
         let Ok(_place) = self.places.try_acquire() else { return false };
+        self.tell_failure(delivery, until);
         self.give_up(slot, delivery, until);
         self.unless_cut_short(delivery, sleep(until.since(self.jobs.clock.wall()))).await
+    }
+
+    /// An attempt that failed is told when its wait begins; the delivery has another outcome yet.
+    fn tell_failure(&self, delivery: &Delivery, until: Millis) {
+        Told::failed_in_place(&self.jobs.name, delivery, until.since(self.jobs.clock.wall()));
     }
 
     /// Gives up the slot for a wait; and unless that is short, the body that was fetched, of which there are to be no more in

@@ -14,6 +14,7 @@ use crate::{
     causes::in_full,
     clock::{Millis, Moment},
     queue::{QueueError, Receive, Received},
+    seldom::seldom,
     worker::{hall::Hall, pace::Booking, pulse::Pulse},
 };
 
@@ -84,9 +85,13 @@ impl Receiver<'_> {
             if hall.drain.is_cancelled() || known_until <= Instant::now() {
                 return Err(text);
             }
-            tracing::warn!(
-                queue = &*hall.jobs.name,
-                error = text,
+            let (queue, error) = (&*hall.jobs.name, text);
+            seldom!(
+                hall.jobs.seldom,
+                "poll",
+                warn,
+                queue,
+                error,
                 "the poll was not answered; asked for the same again"
             );
         }

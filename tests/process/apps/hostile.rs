@@ -73,7 +73,7 @@ pub(super) async fn reaches_the_app(language: Language) {
     post.send(keys.iter().map(|key| Letter::payment(key.as_str()))).await;
     post.send(dressed).await;
     let mut worker = app.settings(&bench).start();
-    worker.says_times("\"deleted\"", messages).await;
+    worker.settles(messages).await;
     let numbers = worker.stops().await.clean_report();
     let expected = BTreeMap::from([("done".to_owned(), charges as u64), ("dead".to_owned(), 3)]);
     assert_eq!(numbers, expected);

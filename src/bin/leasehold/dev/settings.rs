@@ -26,7 +26,7 @@ const SHORTER: [(&str, &str); 6] = [
 ];
 
 /// The outcome of every message, and what programs write.
-const LOG: &str = "info,leasehold::job=debug,leasehold::worker::lanes=debug,leasehold::handler=debug";
+const LOG: &str = "info,leasehold::outcome=debug,leasehold::handler=debug";
 
 /// That a timeout is short for its handlers is no news of the one that is chosen here.
 const NOT_OF_OURS: &str = ",leasehold::lease::visibility=error";

@@ -2,6 +2,14 @@
 //!
 //! Words and a choice; what follows from it is the circuit's.
 
+/// A pause, for those who ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) what: String,
+    pub(crate) cause: String,
+    pub(crate) ends: String,
+}
+
 /// How a pause ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
