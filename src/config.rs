@@ -10,7 +10,7 @@ use url::Url;
 pub use crate::key::{FingerprintSource, KeyHash, KeySource};
 use crate::queue::QueueAddress;
 pub use duration::DurationText;
-pub use env::{Warning, user, variables};
+pub use env::{Otlp, Warning, user, variables};
 pub use explain::Explained;
 pub use http::{HandlerHeader, HttpAddr, PermanentStatus};
 pub use problem::Problem;

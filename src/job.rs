@@ -13,6 +13,7 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::{
     bodies::Bodies,
@@ -35,6 +36,7 @@ use crate::{
     seldom::{Seldom, seldom},
     settle::{Deleted, Held, Settlement},
     telemetry::{HandlerEnd, LeaseKind, Meters},
+    trace,
 };
 
 use claim::{claim, record_afterwards};
@@ -117,14 +119,17 @@ pub(crate) async fn job(jobs: &Jobs, delivery: &Delivery, slot: &Slot) -> Settle
         Ok(identity) => identity,
         Err(failure) => return jobs.unrecorded(message, failure),
     };
-    delivery.about().pk = identity.pk.as_ref().map(|pk| pk.0.clone());
+    if let Some(pk) = &identity.pk {
+        trace::key(&pk.0);
+        delivery.about().pk = Some(pk.0.clone());
+    }
     if jobs.stuck.holds(&run_name(identity.pk.as_ref(), message)) {
         return Settlement::Held { until: jobs.clock.wall() + jobs.visibility.in_force(), why: Held::Stuck };
     }
     let (Some(guard), Some(pk)) = (&jobs.guard, &identity.pk) else {
         return unguarded(jobs, delivery, slot, opened, identity.pk.as_ref()).await;
     };
-    match claim(jobs, guard, pk, &identity, delivery).await {
+    match claim(jobs, guard, pk, &identity, delivery).instrument(trace::claim()).await {
         Ok(claim) => {
             let claim = Arc::new(claim);
             let renew = async |length| {
@@ -233,6 +238,11 @@ async fn unguarded(
 }
 
 impl Jobs {
+    /// The queue's name at SQS.
+    pub(crate) fn at_sqs(&self) -> &str {
+        self.config.address.queue_name()
+    }
+
     async fn run(
         &self,
         work: Arc<dyn Work>,

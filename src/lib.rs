@@ -75,7 +75,8 @@
 //! one table [`config::SETTINGS`]. In code, [`Worker::new`] takes a [`Config`]. [`Worker::run`] tells every problem at once.
 //!
 //! Features, none of them on by default: `http` has handlers that are apps in any language; `serve` tells how a worker is over
-//! HTTP, counts for Prometheus, and lets apps and programs record steps; `s3` fetches bodies that are in S3; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
+//! HTTP, counts for Prometheus, and lets apps and programs record steps; `s3` fetches bodies that are in S3; `otel` links spans to
+//! their producers' and tells handlers of ours, and lets the binary send them; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
 //! process, for `leasehold demo` and `dev` and for tests. (`planted` and `fuzzing` are for this package's own tests.)
 //!
 //! # The life of a message
@@ -140,6 +141,7 @@ pub mod ops;
 // How it is, for those who ask, and what it counts.
 pub mod status;
 pub mod telemetry;
+mod trace;
 #[cfg(feature = "serve")]
 mod serve;
 

@@ -51,6 +51,43 @@ impl Config {
     }
 }
 
+/// Which signals the OpenTelemetry SDK is to send, by the variables that all its SDKs have. What else they say it reads
+/// itself.
+/// <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Otlp {
+    /// Spans.
+    pub traces: bool,
+    /// Metrics.
+    pub metrics: bool,
+    /// A protocol is asked for that is not `http/protobuf`, the one that is spoken.
+    pub other_protocol: bool,
+}
+
+impl Otlp {
+    /// From the process's environment.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let vars: BTreeMap<_, _> =
+            std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))).collect();
+        Self::from_vars(|name| vars.get(name).cloned())
+    }
+
+    fn from_vars(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: String| variable(&name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let is = |name: &str, word: &str| set(name.to_owned()).is_some_and(|value| value.eq_ignore_ascii_case(word));
+        let sends = |signal: &str| {
+            let endpoint = set(format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"));
+            let endpoint = endpoint.or_else(|| set("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned()));
+            endpoint.is_some() && !is("OTEL_SDK_DISABLED", "true") && !is(&format!("OTEL_{signal}_EXPORTER"), "none")
+        };
+        let protocols = ["", "TRACES_", "METRICS_"].map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}PROTOCOL"));
+        let other_protocol = protocols.into_iter().filter_map(set).any(|protocol| protocol != "http/protobuf");
+        Self { traces: sends("TRACES"), metrics: sends("METRICS"), other_protocol }
+    }
+}
+
 /// Whether there must be queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queues {

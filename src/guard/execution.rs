@@ -10,6 +10,7 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep};
+use tracing::Instrument as _;
 
 use crate::{
     causes::in_full,
@@ -18,6 +19,7 @@ use crate::{
     queue::LONGEST_VISIBILITY,
     seldom::seldom,
     testing::{Planted, planted},
+    trace,
 };
 
 use super::{
@@ -305,6 +307,10 @@ impl ExecutionLease {
     /// # Cancel safety
     /// Dropped, the write may or may not have been applied.
     pub(crate) async fn insist(&self, change: &Change) -> Result<Owned, GuardError> {
+        self.until_written(change).instrument(trace::record(change.name())).await
+    }
+
+    async fn until_written(&self, change: &Change) -> Result<Owned, GuardError> {
         let mut pauses: u32 = 0;
         let begun = Instant::now();
         loop {

@@ -101,7 +101,8 @@ const CREDENTIALS: [&str; 15] = [
 /// | `LEASEHOLD_RECEIVE_COUNT` | how often the message was received, this time included |
 /// | `LEASEHOLD_GROUP_ID` | the message group id, if there is one: on FIFO queues, and on fair standard queues |
 /// | `LEASEHOLD_DEDUPLICATION_ID` | on FIFO queues |
-/// | `LEASEHOLD_TRACE_HEADER` | the X-Ray trace header, if there is one |
+/// | `LEASEHOLD_TRACE_HEADER` | the X-Ray trace header as it came, if there is one |
+/// | `TRACEPARENT`, `TRACESTATE`, `_X_AMZN_TRACE_ID` | the trace that this run is in (`docs/telemetry.md`); the last where the producer has sent X-Ray's |
 /// | `LEASEHOLD_SENT_AT` | when the message was sent, in whole seconds since the Unix epoch, if that is known |
 /// | `LEASEHOLD_SNS_TOPIC_ARN`, `_MESSAGE_ID`, `_SUBJECT`, `_PUBLISHED_AT`, `_SEQUENCE_NUMBER` | what SNS says, with `ENVELOPE=sns`, as far as it says it; the time in whole seconds since the Unix epoch |
 /// | `LEASEHOLD_ATTRIBUTE_<NAME>` | each message attribute; the name in upper case, `-` and `.` as `_`; binary values in hexadecimal |
@@ -153,6 +154,10 @@ impl ExecHandler {
             for credential in CREDENTIALS {
                 command.env_remove(credential);
             }
+        }
+        for ours in ["TRACEPARENT", "TRACESTATE", "_X_AMZN_TRACE_ID"] {
+            // Of whoever started the worker, not of this message.
+            command.env_remove(ours);
         }
         command.envs(facts::variables(message, cx, told, Clock::system().wall()));
         command

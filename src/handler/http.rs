@@ -95,7 +95,7 @@ const BODY: Duration = Duration::from_millis(500);
 /// | `X-Leasehold-Sns-Topic-Arn`, `-Message-Id`, `-Subject`, `-Published-At`, `-Sequence-Number` | what SNS says, with `ENVELOPE=sns`, as far as it says it; the time in whole seconds since the Unix epoch, the subject encoded as attributes are |
 /// | `X-Leasehold-Attribute-<Name>` | each message attribute: of the name, what is no letter and no digit is a `-`; of the value, `%` and what is not ASCII is percent-encoded; binary values in hexadecimal |
 /// | `X-Leasehold-Attributes-Omitted` | names of attributes that were left out, by commas: together over 2 KiB, less what SNS says, more than ten, or two that would have one header |
-/// | `X-Amzn-Trace-Id`, `traceparent` | the message's trace header, and its attribute `traceparent`, if there are any |
+/// | `traceparent`, `tracestate`, `X-Amzn-Trace-Id` | the trace that this run is in (`docs/telemetry.md`); the last where the producer has sent X-Ray's |
 /// | `X-Aws-Sqsd-Msgid`, `-Queue`, `-Receive-Count`, `-Attr-<Name>` | the same once more, as apps of Elastic Beanstalk's worker tier know it |
 ///
 /// # Stopping

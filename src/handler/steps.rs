@@ -5,8 +5,9 @@
 use std::{fmt, future::Future};
 
 use serde::{Serialize, de::DeserializeOwned};
+use tracing::Instrument as _;
 
-use crate::{guard::StepState, key::sha256};
+use crate::{guard::StepState, key::sha256, trace};
 
 use super::{HandlerError, HandlerResult, JobContext};
 pub(crate) use recorder::{Begun, Kind, Part, Recorder, Running};
@@ -87,7 +88,9 @@ impl JobContext {
         F: FnOnce(StepKey) -> R,
         R: Future<Output = Result<T, E>>,
     {
-        self.take_step(name.into(), Kind::Repeatable, work).await
+        let name = name.into();
+        let span = trace::step(&name);
+        self.take_step(name, Kind::Repeatable, work).instrument(span).await
     }
 
     /// As [`step`](Self::step), for what must rather not happen than happen twice: an e-mail, a call to an API that knows no
@@ -115,7 +118,9 @@ impl JobContext {
         F: FnOnce(StepKey) -> R,
         R: Future<Output = Result<T, E>>,
     {
-        self.take_step(name.into(), Kind::Once, work).await
+        let name = name.into();
+        let span = trace::step(&name);
+        self.take_step(name, Kind::Once, work).instrument(span).await
     }
 
     async fn take_step<T, E, F, R>(&self, name: String, kind: Kind, work: F) -> HandlerResult<T>

@@ -9,6 +9,8 @@ use std::{
     sync::Arc,
 };
 
+use tracing::Span;
+
 use super::{Jobs, body, envelope};
 use crate::{
     guard::{Failure, Pk},
@@ -16,6 +18,7 @@ use crate::{
     key,
     message::{Delivery, MALFORMED, Message},
     settle::Settlement,
+    trace,
 };
 
 /// A message as its handler sees it. A copy for the DLQ is always made of what was received.
@@ -56,6 +59,10 @@ impl Unopened {
 /// Opens a message: what the handler takes is in its body, or in what that is wrapped in, and may have to be fetched.
 pub(super) async fn open(jobs: &Jobs, delivery: &Delivery) -> Result<Opened, Unopened> {
     let message = envelope::take_out(jobs, delivery)?;
+    if !Arc::ptr_eq(&message, &delivery.message) {
+        // Published by somebody who knows nothing of the queue.
+        trace::link(&Span::current(), &message);
+    }
     let message = body::whole(jobs, delivery, message).await?;
     let malformed = |text: String| envelope::explained(jobs, &message, Failure::new(MALFORMED, text));
     let failed = |text: String, told: String| {

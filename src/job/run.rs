@@ -11,12 +11,14 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::{
     guard::Failure,
     handler::{CancelCause, HandlerError, HandlerResult, JobContext, Work, context::Elsewhere},
     lease::Lease,
     testing::{Planted, planted},
+    trace,
 };
 
 use super::{Slot, decide::Ended};
@@ -57,17 +59,19 @@ pub(super) async fn run(work: Arc<dyn Work>, cx: Arc<JobContext>, blocking: bool
     let slot = bounds.slot.clone();
     let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());
     let elsewhere = cx.elsewhere.clone();
+    let span = trace::handler(cx.attempt, cx.is_undo());
     if blocking {
         let runtime = Handle::current();
         task.spawn_blocking(move || {
             let _slot = slot;
-            runtime.block_on(handle(&*work, &cx))
+            runtime.block_on(handle(&*work, &cx).instrument(span))
         });
     } else {
-        task.spawn(async move {
+        let run = async move {
             let _slot = slot;
             handle(&*work, &cx).await
-        });
+        };
+        task.spawn(run.instrument(span));
     }
     let cause = loop {
         let budget = *deadline.borrow();

@@ -7,6 +7,7 @@ use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::{
     causes::in_full,
@@ -19,6 +20,7 @@ use crate::{
     settle::{self, Delayed, Deleted, Landed, Left, Settled, Settlement, dead_letter::DeadLetter, settle},
     telemetry::{LeaseKind, Outcome},
     testing::{Planted, planted},
+    trace,
 };
 
 use super::{hall::Hall, outcome::Told};
@@ -31,7 +33,8 @@ pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, sl
     let (mut slot, mut needless) = (Some(slot), Vec::new());
     while let Some(head) = deliveries.pop_front() {
         let (followers, slot, needless) = (&deliveries, &mut slot, &mut needless);
-        let work: BoxFuture<'_, bool> = Box::pin(async {
+        let span = trace::process(&hall.jobs.name, hall.jobs.at_sqs(), &head.message);
+        let work = async {
             let settlement = hall.work_off(&head, slot, followers).await;
             let settling = hall.settling.try_acquire();
             if followers.is_empty() && settling.is_ok() {
@@ -41,7 +44,8 @@ pub(super) async fn lane(hall: Arc<Hall>, mut deliveries: VecDeque<Delivery>, sl
             let settled = hall.settle(head, settlement).await;
             needless.extend(body_at.filter(|_| hall.needs_its_body_no_more(&settled)));
             hall.frees_its_group(&settled)
-        });
+        };
+        let work: BoxFuture<'_, bool> = Box::pin(work.instrument(span));
         let goes_on = followers.iter().fold(work, |work, follower| {
             Box::pin(keep(&follower.lease, Some(hall.tick), |reach| beat(&hall, follower, reach), work))
         });
@@ -125,7 +129,7 @@ impl Hall {
             self.brake.failed(&dead.note.code);
         }
         let Note { code, message, pk, failures, .. } = dead.note.clone();
-        let settlement = settle::dead_letter(&self.desk, head, dead).await;
+        let settlement = settle::dead_letter(&self.desk, head, dead).instrument(trace::dead_letter()).await;
         let follows = match &settlement {
             Settlement::Delete(Deleted::Dropped) => "dropped",
             Settlement::Delete(_) => "dead-lettered",
@@ -181,7 +185,7 @@ impl Hall {
         if delivery.lease.is_over() {
             self.jobs.meters.lost(LeaseKind::Delivery);
         }
-        let settled = settle(&self.desk, delivery, settlement).await;
+        let settled = settle(&self.desk, delivery, settlement).instrument(trace::settle(self.jobs.at_sqs())).await;
         let outcome = Outcome::from(&settled);
         told.settled(&settled, outcome, self.drain.is_cancelled());
         match &settled {

@@ -13,6 +13,7 @@ use crate::{
     message::{About, Delivery},
     settle::{Delayed, Deleted, Left, Settled},
     telemetry::{Fixed as _, Outcome},
+    trace,
 };
 
 /// The target of these lines. Filters name it; so it stays where it is.
@@ -69,6 +70,7 @@ impl<'a> Told<'a> {
         let Self { queue, message_id, group, received, about } = self;
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let outcome = outcome.as_str();
+        trace::outcome(outcome, about.code.as_deref());
         let (took_ms, wait_ms) = (millis(received.elapsed()), wait.map(millis));
         let About { pk, attempt, code, error, failure_id, cause, .. } = about;
         macro_rules! write {

@@ -231,7 +231,7 @@ impl Stage {
         if case.is_delivered_again() {
             bench.poll("it is delivered again", async || proxy.handles().len() > deliveries).await;
             match case.1 {
-                Guard::Claim => heir.says(r#""why":"Held""#).await,
+                Guard::Claim => heir.says(r#""outcome":"held""#).await,
                 Guard::None => bench.poll("another run begins", async || bench.calls().len() == 3).await,
             }
         }

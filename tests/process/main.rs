@@ -6,6 +6,7 @@
 mod apps;
 mod bench;
 mod cases;
+mod collector;
 mod command;
 mod config;
 mod crash;

@@ -61,6 +61,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("status", ""),
     // Whoever acts counts; what is counted knows nothing of what it means.
     ("telemetry", ""),
+    ("trace", "message"),
     (
         "testing",
         "bodies bodies::memory clock config::Config guard guard::memory message ops queue queue::memory settle::dead_letter shutdown worker",
@@ -73,9 +74,9 @@ const ROOMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// May be named from everywhere: errors in full and what is behind them, lines that an outage repeats, and where the proofs
-/// plant a fault.
-const EVERYWHERE: &str = "causes::in_full causes::NoCredentials seldom testing::planted testing::Planted";
+/// May be named from everywhere: errors in full and what is behind them, lines that an outage repeats, spans, and where the
+/// proofs plant a fault.
+const EVERYWHERE: &str = "causes::in_full causes::NoCredentials seldom trace testing::planted testing::Planted";
 
 #[test]
 fn rooms_name_only_what_lies_below_them() {

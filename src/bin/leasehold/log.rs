@@ -12,9 +12,13 @@ use leasehold::{
     WorkerError,
     config::{LogFormat, Problem},
 };
-use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt};
+use person::Person;
+use tracing_subscriber::{
+    EnvFilter, Layer as _, filter::LevelFilter, fmt, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
+};
 
 mod backlog;
+mod person;
 
 /// What has much to say that concerns nobody, by the beginnings of crates' names: the SDK and its HTTP client, and the
 /// embedded engine, whose DynamoDB warns of every conditional write that is refused. What the SDK finds of region and
@@ -31,14 +35,20 @@ pub(crate) fn start(filter: &str, format: Option<LogFormat>) -> anyhow::Result<(
     backlog::start().context("no thread for the log can be had")?;
     let on_terminal = io::stdout().is_terminal();
     // A line that cannot be written has nobody to be told to. Telling standard error instead would panic in the middle of
-    // the work where that is closed too, as it is when both went to a reader that has gone.
-    let log = fmt().with_env_filter(filter).with_ansi(on_terminal).log_internal_errors(false);
-    let log = log.with_writer(|| backlog::Line);
-    match format {
-        Some(LogFormat::Text) => log.init(),
-        None if on_terminal => log.init(),
-        _ => log.json().flatten_event(true).init(),
-    }
+    // the work where that is closed too, as it is when both went to a reader that has gone. Each line says what it is about,
+    // so that the spans around it would say it twice.
+    let log = fmt::layer().log_internal_errors(false).with_writer(|| backlog::Line);
+    let log = match format {
+        Some(LogFormat::Text) => log.with_ansi(on_terminal).event_format(Person).boxed(),
+        None if on_terminal => log.with_ansi(on_terminal).event_format(Person).boxed(),
+        _ => log.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
+    };
+    let subscriber = registry().with(log.with_filter(filter));
+    #[cfg(feature = "otel")]
+    let subscriber = subscriber.with(crate::otel::start()?);
+    subscriber.init();
+    #[cfg(feature = "otel")]
+    crate::otel::tell();
     Ok(())
 }
 

@@ -29,6 +29,8 @@ mod health;
 mod help;
 mod local;
 mod log;
+#[cfg(feature = "otel")]
+mod otel;
 mod pause;
 mod run;
 mod send;
@@ -88,8 +90,8 @@ fn usage(problem: &str) -> anyhow::Error {
     Ended { code: exit::USAGE, told: problem.to_owned() }.into()
 }
 
-/// How long tasks that are left over may take to be dropped, and with them the programs they run; and then the last lines
-/// of the log to be written. A thread that ignores its cancellation is not waited for any longer, nor is a log that nobody
+/// How long tasks that are left over may take to be dropped, and with them the programs they run; then the last spans and
+/// metrics to be sent; and then the last lines of the log to be written. A thread that ignores its cancellation is not waited for any longer, nor is a log that nobody
 /// reads.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
@@ -124,6 +126,8 @@ fn main() -> ExitCode {
         }
     });
     runtime.shutdown_timeout(LAST_MOMENT);
+    #[cfg(feature = "otel")]
+    otel::flush(LAST_MOMENT);
     log::flush(LAST_MOMENT);
     outcome.unwrap_or_else(|error| failed(&error))
 }

@@ -313,3 +313,21 @@ fn the_cancel_grace_fits_short_leases_unless_it_is_set() {
     let mends = mends(&["LEASEHOLD_QUEUES=payments", "LEASEHOLD_VISIBILITY_TIMEOUT=3s", "LEASEHOLD_CANCEL_GRACE=2s"]);
     assert_eq!(mends, ["LEASEHOLD_CANCEL_GRACE=750ms"]);
 }
+
+#[test]
+fn what_is_sent_to_a_collector_is_said_by_the_variables_of_all_sdks() {
+    let read = |vars: &[(&str, &str)]| {
+        let Otlp { traces, metrics, other_protocol } =
+            Otlp::from_vars(|name| vars.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned()));
+        (traces, metrics, other_protocol)
+    };
+    const ALL: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
+    assert_eq!(read(&[]), (false, false, false));
+    assert_eq!(read(&[ALL]), (true, true, false));
+    assert_eq!(read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]), (false, false, false));
+    assert_eq!(read(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m")]), (false, true, false));
+    assert_eq!(read(&[ALL, ("OTEL_TRACES_EXPORTER", "none")]), (false, true, false));
+    assert_eq!(read(&[ALL, ("OTEL_SDK_DISABLED", "TRUE")]), (false, false, false));
+    assert_eq!(read(&[ALL, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]), (true, true, true));
+    assert_eq!(read(&[ALL, ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")]), (true, true, false));
+}

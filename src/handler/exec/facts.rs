@@ -13,6 +13,7 @@ use crate::{
         remote::Told,
     },
     message::Message,
+    trace::{self, Carried},
 };
 
 /// Linux takes 128 KiB in one variable and some megabytes in all. The names that are left out are enough for many times
@@ -44,6 +45,9 @@ pub(super) fn variables(
         let told = told.into_iter().filter(|(_, value)| value.len() <= MOST_OF_STEPS);
         variables.extend(told.map(|(name, value)| (format!("LEASEHOLD_{name}"), value.clone())));
     }
+    let Carried { traceparent, tracestate, xray } = trace::carried(message);
+    let traces = [("TRACEPARENT", traceparent), ("TRACESTATE", tracestate), ("_X_AMZN_TRACE_ID", xray)];
+    variables.extend(traces.into_iter().filter_map(|(name, trace)| Some((name.to_owned(), trace?))));
     // No program can be given one; SQS takes none in a message, but a queue of somebody else's may.
     variables.retain(|_, value| !value.contains('\0'));
     variables

@@ -16,6 +16,7 @@ use crate::{
         remote::Told,
     },
     message::Message,
+    trace::{self, Carried},
 };
 
 /// Each attribute goes out twice, under our name and under that of `sqsd`, so these come to some 4 KiB in 20 fields. With
@@ -23,9 +24,6 @@ use crate::{
 /// 8 KiB in all (Tomcat, Jetty), 8,190 bytes a field and 100 fields (gunicorn, Apache). No queue takes more than ten.
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html>
 const ROOM: Room = Room { attributes: 10, bytes: 2 * 1024, omitted: 512 };
-
-/// The longest trace header that goes along. Those of X-Ray are a fifth of it, those of W3C a tenth.
-const LONGEST_TRACE: usize = 512;
 
 /// The most of recorded results that goes along. With the rest that leaves some room below those 8 KiB; what is larger can be
 /// asked for.
@@ -76,10 +74,9 @@ pub(super) fn headers(
     if let Some(names) = omitted {
         add("x-leasehold-attributes-omitted", &encoded(&names));
     }
-    let traces =
-        [("x-amzn-trace-id", message.trace_header.as_deref()), ("traceparent", message.attribute("traceparent"))];
-    for (name, trace) in traces {
-        if let Some(trace) = trace.map(encoded).filter(|trace| (1..=LONGEST_TRACE).contains(&trace.len())) {
+    let Carried { traceparent, tracestate, xray } = trace::carried(message);
+    for (name, trace) in [("traceparent", traceparent), ("tracestate", tracestate), ("x-amzn-trace-id", xray)] {
+        if let Some(trace) = trace {
             add(name, &trace);
         }
     }
