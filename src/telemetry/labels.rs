@@ -7,21 +7,27 @@ pub(crate) trait Fixed: Copy + 'static {
     const ALL: &'static [Self];
     /// In the metric.
     fn as_str(self) -> &'static str;
+    /// What it means, in a sentence.
+    fn doc(self) -> &'static str;
     /// Where it stands in [`ALL`](Self::ALL).
     fn index(self) -> usize;
 }
 
 macro_rules! fixed {
-    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $text:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $(#[doc = $doc_of:literal] $variant:ident = $text:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $name { $($(#[$of])* $variant,)* }
+        pub(crate) enum $name { $(#[doc = $doc_of] $variant,)* }
 
         impl Fixed for $name {
             const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
+            }
+
+            fn doc(self) -> &'static str {
+                match self { $(Self::$variant => $doc_of,)* }.trim_start()
             }
 
             fn index(self) -> usize {

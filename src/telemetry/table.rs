@@ -72,11 +72,12 @@ impl Metric {
         format!("{}{unit}{total}", self.name.replace('.', "_"))
     }
 
-    /// The values that a label of it can have, where that is a fixed set.
+    /// The values that a label of it can have, where that is a fixed set, and what each means.
     #[must_use]
-    pub fn values(label: &str, metric: &str) -> Option<Vec<&'static str>> {
-        fn all<L: Fixed>() -> Option<Vec<&'static str>> {
-            Some(L::ALL.iter().map(|value| value.as_str()).filter(|text| !text.is_empty()).collect())
+    pub fn values(label: &str, metric: &str) -> Option<Vec<(&'static str, &'static str)>> {
+        fn all<L: Fixed>() -> Option<Vec<(&'static str, &'static str)>> {
+            let values = L::ALL.iter().map(|value| (value.as_str(), value.doc()));
+            Some(values.filter(|(value, _)| !value.is_empty()).collect())
         }
         match (label, metric) {
             ("outcome", _) => all::<Outcome>(),
@@ -159,7 +160,7 @@ pub static METRICS: &[Metric] = &[
         "{message}",
         &["queue", "outcome"],
         "What became of deliveries. Each ends in one of these; an attempt that fails and is repeated in place counts as failed too.",
-        alarm: "nothing is done for ten minutes while messages are visible in the queue"
+        alarm: "none is done or suppressed for ten minutes in which messages are received: every run fails, or hangs"
     ),
     metric!(Counter, STARTED, "{run}", &["queue"], "Runs of handlers that began, those of undo included."),
     metric!(
@@ -168,7 +169,7 @@ pub static METRICS: &[Metric] = &[
         "{run}",
         &["queue", "code"],
         "Attempts that failed and come again, by reason code; past a hundred codes of one queue the rest are other.",
-        alarm: "more than a tenth of the attempts of ten minutes"
+        alarm: "more than a tenth of the runs of ten minutes"
     ),
     metric!(
         Counter,
@@ -197,8 +198,8 @@ pub static METRICS: &[Metric] = &[
         AGE,
         "s",
         &["queue"],
-        "From when a message was sent to when it was received.",
-        alarm: "its p99 exceeds what users can wait"
+        "From when a message was sent to when it was received, at every receive: back-offs show in it.",
+        alarm: "its p90 exceeds what users can wait; the rule says five minutes"
     ),
     metric!(
         Counter,
@@ -206,7 +207,7 @@ pub static METRICS: &[Metric] = &[
         "{verdict}",
         &["queue", "verdict"],
         "What the guard said to claims.",
-        alarm: "unknown for five minutes: the table throttles or is away"
+        alarm: "unknown in each of five minutes: the table throttles or is away"
     ),
     metric!(
         Counter,
@@ -231,9 +232,9 @@ pub static METRICS: &[Metric] = &[
         "{beat}",
         &["queue", "lease"],
         "Beats that were sent when less than a quarter of the lease was left.",
-        alarm: "any for ten minutes: the process is starved of its processor"
+        alarm: "some in each of ten minutes: the process is starved of its processor"
     ),
-    metric!(Counter, POLLS, "{poll}", &["queue", "result"], "Receives, by what they brought.", alarm: "error for five minutes"),
+    metric!(Counter, POLLS, "{poll}", &["queue", "result"], "Receives, by what they brought.", alarm: "error in each of five minutes"),
     metric!(
         Counter,
         OUTAGES,
@@ -247,7 +248,7 @@ pub static METRICS: &[Metric] = &[
         "1",
         &["queue", "circuit"],
         "Whether a queue pauses: 1 it does, 0.5 a little is let through to see whether it is over, 0 it does not.",
-        alarm: "above 0 for ten minutes, but for operator"
+        alarm: "above 0 for ten minutes, but for operator: somebody's word"
     ),
     metric!(Gauge, SLOTS, "{handler}", &["queue"], "Places for running handlers (CONCURRENCY)."),
     metric!(
@@ -286,7 +287,7 @@ pub static METRICS: &[Metric] = &[
         "s",
         &["queue"],
         "The p99 of handler time of the last minutes with work.",
-        alarm: "above half of the visibility timeout in force: most handlers need beats"
+        alarm: "above half of the visibility timeout in force for fifteen minutes: VISIBILITY_TIMEOUT is too short, and beats are needed"
     ),
     metric!(
         Gauge,
@@ -294,7 +295,7 @@ pub static METRICS: &[Metric] = &[
         "1",
         &[],
         "Whether the worker receives from every queue that it was given.",
-        alarm: "0 for five minutes"
+        alarm: "0 for five minutes, or not there for ten"
     ),
     metric!(
         Counter,
@@ -302,7 +303,7 @@ pub static METRICS: &[Metric] = &[
         "{call}",
         &["operation", "result"],
         "Requests to AWS, retries included, as they are on the bill; operation is the IAM action, result ok or what was answered instead.",
-        alarm: "denied, or throttled for five minutes"
+        alarm: "any denied; throttled in each of five minutes"
     ),
     metric!(
         Counter,
@@ -316,8 +317,8 @@ pub static METRICS: &[Metric] = &[
         CALLS_PER_MESSAGE,
         "{call}",
         &[],
-        "Requests to AWS for each delivery settled in the last five minutes: what users pay.",
-        alarm: "twice what it was last week"
+        "Requests to AWS for each delivery settled in the last five minutes: what users pay. It stays as it was while none is settled.",
+        alarm: "twice what it was a week ago, at more than a message a second"
     ),
     metric!(Gauge, UNITS_PER_MESSAGE, "{unit}", &[], "Write units for each delivery settled in the last five minutes."),
 ];
