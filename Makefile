@@ -24,13 +24,16 @@ dev: ## Run your handler on embedded queues; ARGS="payments --key /id --handler 
 test: ## Run every test; starts LocalStack where it can; LEASEHOLD_REQUIRE_LOCALSTACK=1 fails where it cannot
 	$(CARGO) test $(FEATURES) --no-fail-fast 2>&1 | .ci/totals
 
-check: ## Check format, lints, shell scripts, templates, documentation and licences
+check: ## Check format, lints, shell scripts, templates, alert rules, documentation and licences
 	$(CARGO) fmt --check
 	@if command -v shellcheck >/dev/null; then echo shellcheck; git ls-files -z .ci localstack | \
 		xargs -0 grep -lZ '^#!.*sh$$\|^# shellcheck shell=' | xargs -0 shellcheck; \
 		else echo "shellcheck is not installed: scripts were not checked"; fi
 	@if [ -e $(LINT)/installed ]; then echo cfn-lint, hadolint; $(LINT)/bin/cfn-lint infra/*.yaml; $(LINT)/bin/hadolint Dockerfile; \
 		else echo "cfn-lint and hadolint are not installed: templates and Dockerfile were not checked; make lint-tools"; fi
+	@if command -v promtool >/dev/null; then echo promtool; promtool check rules infra/dashboards/alerts.yaml; \
+		promtool test rules infra/dashboards/alerts.test.yaml; \
+		else echo "promtool is not installed: alert rules were not checked"; fi
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --all-features check bans licenses sources; \
 		else echo "cargo-deny is not installed: CI will run it; make test looks at licences and sources without it"; fi
 	$(CARGO) clippy $(FEATURES) --all-targets -- -D warnings

@@ -13,10 +13,14 @@ mod deployment;
 mod directions;
 #[path = "tidy/licences.rs"]
 mod licences;
+#[path = "tidy/metrics.rs"]
+mod metrics;
 #[path = "tidy/pages.rs"]
 mod pages;
 #[path = "tidy/policies.rs"]
 mod policies;
+#[path = "tidy/queries.rs"]
+mod queries;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -111,4 +115,25 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) {
 #[track_caller]
 pub(crate) fn tidy(found: &[String], mend: &str) {
     assert!(found.is_empty(), "\n\n{}\n\n{mend}\n", found.join("\n"));
+}
+
+/// What stands in a page between its marks is what the code says, which is in `source`; or is made so, with `UPDATE=1`.
+#[track_caller]
+pub(crate) fn generated(page: &str, mark: &str, expected: &str, source: &str, mend: &str) {
+    let (begin, end) = (format!("<!-- {mark}: begin -->\n"), format!("<!-- {mark}: end -->\n"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = fs::read_to_string(&path).expect("a page");
+    let (before, rest) = text.split_once(&begin).expect("the page has the mark where it begins");
+    let (listed, after) = rest.split_once(&end).expect("the page has the mark where it ends");
+    if listed.trim() == expected.trim() {
+        return;
+    }
+    #[expect(clippy::disallowed_methods, reason = "a switch of the tests, no setting of the worker")]
+    let update = std::env::var("UPDATE").is_ok_and(|value| value == "1");
+    if update {
+        let page = format!("{before}{begin}\n{}\n\n{end}{after}", expected.trim());
+        fs::write(path, page).expect("the page can be written");
+        return;
+    }
+    tidy(&[format!("{page}: its {mark} are not those of {source}")], mend);
 }

@@ -1,11 +1,8 @@
 //! What the pages say must be so: settings, versions, and the rules that code and tests name.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
 
-use crate::{File, at, repository, rust, tidy};
-
-const BEGIN: &str = "<!-- settings: begin -->\n";
-const END: &str = "<!-- settings: end -->\n";
+use crate::{File, at, generated, repository, rust, tidy};
 
 fn page(path: &str) -> File {
     repository().into_iter().find(|file| file.path == path).expect("the page is there")
@@ -13,22 +10,8 @@ fn page(path: &str) -> File {
 
 #[test]
 fn the_readme_lists_the_settings() {
-    let readme = page("README.md");
-    let (before, rest) = readme.text.split_once(BEGIN).expect("README.md has the mark where its settings begin");
-    let (listed, after) = rest.split_once(END).expect("README.md has the mark where its settings end");
-    let table = format!("\n{}\n", leasehold::config::table().trim_end());
-    if listed.trim_end() == table.trim_end() {
-        return;
-    }
-    #[expect(clippy::disallowed_methods, reason = "a switch of the tests, no setting of the worker")]
-    let update = std::env::var("UPDATE").is_ok_and(|value| value == "1");
-    if update {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&readme.path);
-        fs::write(path, format!("{before}{BEGIN}{table}\n{END}{after}")).expect("README.md can be written");
-        return;
-    }
-    let found = "README.md: its settings are not those of src/config/settings.rs".to_owned();
-    tidy(&[found], "UPDATE=1 cargo test --all-features --test tidy settings writes them.");
+    let mend = "UPDATE=1 cargo test --all-features --test tidy settings writes them.";
+    generated("README.md", "settings", &leasehold::config::table(), "src/config/settings.rs", mend);
 }
 
 #[test]
