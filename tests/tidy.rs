@@ -7,6 +7,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+#[path = "tidy/cloudwatch.rs"]
+mod cloudwatch;
 #[path = "tidy/deployment.rs"]
 mod deployment;
 #[path = "tidy/directions.rs"]
