@@ -1,9 +1,9 @@
 //! The endpoints of a worker, over plain HTTP/1: one tells how it is, at the other apps and programs record steps.
 //!
 //! Owns the listeners and every connection: all of them end when the future of [`serve`] or [`serve_steps`] is dropped. What
-//! is told is in `health` and in `steps`. Whoever can reach its address may ask for health, for there is no authentication;
-//! by default that is this machine. Nothing that a client does may hold up the worker, or memory: it gets one answer, in a
-//! time, and no more.
+//! is told is in `health`, `live` and `metrics`, and in `steps`. Whoever can reach its address may ask, for there is no
+//! authentication; by default that is this machine. Web pages of others may not (`visitors`). Nothing that a client does may
+//! hold up the worker, or memory: it gets one answer, in a time, and no more.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use std::{
 use axum::{
     Extension, Router,
     http::{HeaderValue, StatusCode, header},
-    middleware::map_response,
+    middleware::{from_fn, map_response},
     response::Response,
     routing::get,
 };
@@ -47,6 +47,7 @@ mod metrics;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod visitors;
 
 /// What connections are for, and how they are bounded.
 #[derive(Clone, Copy)]
@@ -140,10 +141,12 @@ async fn answer_all(listener: TcpListener, router: Router, purpose: Purpose) -> 
 fn router(worker: Arc<dyn Tells>, exporter: Exporter) -> Router {
     Router::new()
         .route("/", get(async || PATHS))
-        .merge(health::routes(Arc::clone(&worker)))
-        .merge(live::routes(worker))
+        .merge(live::routes(Arc::clone(&worker)))
         .merge(exporter.routes())
         .fallback(async || (StatusCode::NOT_FOUND, PATHS))
+        .layer(from_fn(visitors::admit))
+        // Whatever asks for these is answered: they are for probes, which know no names to ask by.
+        .merge(health::routes(worker))
         .layer(map_response(not_to_be_stored))
 }
 

@@ -15,6 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::status::{Pause, Phase, QueueStatus};
 
+mod visitors;
+
 /// Longer than anything here takes; every read of a test ends.
 const SOON: Duration = Duration::from_secs(40);
 
@@ -49,7 +51,7 @@ impl Endpoint {
     }
 
     async fn get(&self, path: &str) -> Reply {
-        self.says(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await
+        self.says(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).await
     }
 }
 
@@ -228,7 +230,7 @@ async fn other_paths_and_methods_are_refused_and_nothing_is_stored() {
         ("OPTIONS * ", 404),
     ];
     for (line, expected) in asked {
-        let reply = endpoint.says(&format!("{line}HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        let reply = endpoint.says(&format!("{line}HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).await;
         assert_eq!(reply.status(), expected, "{line}: {reply:?}");
         assert!(reply.head().contains("cache-control: no-store"), "{line}: {reply:?}");
     }
@@ -241,7 +243,8 @@ async fn other_paths_and_methods_are_refused_and_nothing_is_stored() {
 #[tokio::test]
 async fn head_is_get_without_the_body() {
     let endpoint = well().await;
-    let (get, head) = (endpoint.get("/ready").await, endpoint.says("HEAD /ready HTTP/1.1\r\nHost: x\r\n\r\n").await);
+    let (get, head) =
+        (endpoint.get("/ready").await, endpoint.says("HEAD /ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await);
     assert_eq!((head.status(), head.body()), (200, ""));
     let length = format!("content-length: {}", get.body().len());
     assert!(get.head().contains(&length) && head.head().contains(&length), "{get:?} {head:?}");
@@ -252,7 +255,7 @@ async fn head_is_get_without_the_body() {
 #[tokio::test]
 async fn one_connection_has_one_answer_however_much_is_sent() {
     let endpoint = well().await;
-    let request = "GET /live HTTP/1.1\r\nHost: x\r\n\r\n";
+    let request = "GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     let reply = endpoint.says(&request.repeat(100)).await;
     assert_eq!(reply.0.matches("HTTP/1.1 200").count(), 1, "{reply:?}");
     assert!(reply.head().contains("connection: close"), "{reply:?}");
@@ -262,11 +265,11 @@ async fn one_connection_has_one_answer_however_much_is_sent() {
 async fn a_body_is_not_waited_for_and_a_large_head_is_refused() {
     let endpoint = well().await;
     for method in ["GET", "POST"] {
-        let promised = format!("{method} /live HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nsome");
+        let promised = format!("{method} /live HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000000\r\n\r\nsome");
         let reply = endpoint.says(&promised).await;
         assert_eq!(reply.status(), if method == "GET" { 200 } else { 405 });
     }
-    let large = format!("GET /live HTTP/1.1\r\nHost: x\r\nX: {}", "y".repeat(LARGEST_HEAD));
+    let large = format!("GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\nX: {}", "y".repeat(LARGEST_HEAD));
     assert_eq!(endpoint.says(&large).await.status(), 431);
     assert_eq!(endpoint.says("\u{16}\u{3}\u{1} this is no HTTP\r\n\r\n").await.status(), 400);
     assert_eq!(endpoint.get("/live").await.status(), 200);
@@ -275,7 +278,7 @@ async fn a_body_is_not_waited_for_and_a_large_head_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn who_dawdles_is_cut_off() {
     let endpoint = well().await;
-    for bytes in ["", "GET /live HTTP/1.1\r\nHost: x\r\nX-Slow: "] {
+    for bytes in ["", "GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "] {
         let reply = endpoint.says(bytes).await;
         assert_eq!(reply.0, "", "no answer to half a question");
     }
@@ -288,10 +291,10 @@ async fn who_dawdles_where_steps_are_recorded_is_cut_off_too() {
     let mut serving = JoinSet::new();
     serving.spawn(serve_steps(listener, Runs::new(format!("http://{address}"), [0; 32]), 1));
     let endpoint = Endpoint { address, serving };
-    for bytes in ["", "PUT /jobs/1/steps/a HTTP/1.1\r\nHost: x\r\nX-Slow: "] {
+    for bytes in ["", "PUT /jobs/1/steps/a HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "] {
         assert_eq!(endpoint.says(bytes).await.0, "", "no answer to half a question");
     }
-    let stranger = "PUT /jobs/1/steps/a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nsome";
+    let stranger = "PUT /jobs/1/steps/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000000\r\n\r\nsome";
     assert_eq!(endpoint.says(stranger).await.status(), 410, "whose body is not waited for");
 }
 
@@ -307,7 +310,7 @@ async fn beyond_the_limit_the_oldest_makes_room_for_the_newest() {
     assert_eq!(rest(ends.next().unwrap()).await.0, "", "the first was cut off");
     // Not one more than was needed: the others are still listened to.
     let mut second = ends.next().unwrap();
-    second.write_all(b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    second.write_all(b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
     assert_eq!(rest(second).await.status(), 200);
 }
 
@@ -348,7 +351,7 @@ async fn a_stream_lasts_longer_than_a_request_and_ends_so_that_its_client_asks_a
     let status = Box::new(|| status(Phase::Running, receiving()));
     let endpoint = Endpoint::of(Worker { status, looking: Arc::clone(&looking) }).await;
     let mut stream = endpoint.connect().await;
-    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
     let begun = tokio::time::Instant::now();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.unwrap();
@@ -368,7 +371,7 @@ async fn streams_are_few_and_push_no_probe_out() {
     let mut streams = Vec::new();
     for _ in 0..8 {
         let mut stream = endpoint.connect().await;
-        stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        stream.write_all(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
         let mut head = [0; 15];
         stream.read_exact(&mut head).await.unwrap();
         assert_eq!(&head, b"HTTP/1.1 200 OK");
