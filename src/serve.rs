@@ -25,6 +25,7 @@ use axum::{
     response::Response,
     routing::get,
 };
+use futures_util::future::BoxFuture;
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::{
@@ -96,6 +97,8 @@ pub(crate) trait Tells: Send + Sync {
     fn overview(&self) -> Overview;
     /// What has passed.
     fn history(&self) -> History;
+    /// Waits until it is in another phase. Cancel safe.
+    fn moves_on(&self) -> BoxFuture<'_, ()>;
     /// Somebody looks, until what comes back is dropped.
     fn looks(&self) -> Box<dyn Send + Sync>;
 }

@@ -66,7 +66,12 @@ fn events(worker: Arc<dyn Tells>, place: OwnedSemaphorePermit) -> impl Stream<It
             let Some(next) = next else {
                 return Some((Ok(event("history", &worker.history())), (Some(begun), held)));
             };
-            sleep_until(next).await;
+            tokio::select! {
+                // Either is only waited for. A phase is told at once, for the worker may be gone before the next picture.
+                biased;
+                () = worker.moves_on() => {}
+                () = sleep_until(next) => {}
+            }
             let now = Instant::now();
             (now - begun < LONGEST).then(|| (Ok(event("status", &worker.overview())), (Some(now + STEP), held)))
         }

@@ -10,7 +10,10 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Notify,
+};
 
 use super::*;
 use crate::status::{Pause, Phase, QueueStatus};
@@ -28,14 +31,15 @@ struct Endpoint {
 
 impl Endpoint {
     async fn telling(status: impl Fn() -> Status + Send + Sync + 'static) -> Self {
-        Self::of(Worker { status: Box::new(status), looking: Arc::default() }).await
+        Self::of(Worker::of(Box::new(status), Arc::default())).await
     }
 
-    async fn of(worker: Worker) -> Self {
+    async fn of(worker: impl Into<Arc<Worker>>) -> Self {
+        let worker = worker.into();
         let listener = bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, Arc::new(worker), exporter().1));
+        serving.spawn(serve(listener, worker, exporter().1));
         Self { address, serving }
     }
 
@@ -59,6 +63,13 @@ impl Endpoint {
 struct Worker {
     status: Box<dyn Fn() -> Status + Send + Sync>,
     looking: Arc<()>,
+    moves_on: Notify,
+}
+
+impl Worker {
+    fn of(status: Box<dyn Fn() -> Status + Send + Sync>, looking: Arc<()>) -> Self {
+        Self { status, looking, moves_on: Notify::new() }
+    }
 }
 
 impl Tells for Worker {
@@ -90,6 +101,10 @@ impl Tells for Worker {
 
     fn history(&self) -> History {
         History::default()
+    }
+
+    fn moves_on(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.moves_on.notified())
     }
 
     fn looks(&self) -> Box<dyn Send + Sync> {
@@ -349,7 +364,7 @@ async fn an_address_that_is_taken_is_named() {
 async fn a_stream_lasts_longer_than_a_request_and_ends_so_that_its_client_asks_again() {
     let looking = Arc::new(());
     let status = Box::new(|| status(Phase::Running, receiving()));
-    let endpoint = Endpoint::of(Worker { status, looking: Arc::clone(&looking) }).await;
+    let endpoint = Endpoint::of(Worker::of(status, Arc::clone(&looking))).await;
     let mut stream = endpoint.connect().await;
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
     let begun = tokio::time::Instant::now();
@@ -363,6 +378,31 @@ async fn a_stream_lasts_longer_than_a_request_and_ends_so_that_its_client_asks_a
     let pictures = told.matches("event: status").count();
     assert!((550..=601).contains(&pictures), "{pictures} in ten minutes");
     assert_eq!(Arc::strong_count(&looking), 2, "nobody looks any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_phase_is_told_at_once_and_not_only_with_the_next_second() {
+    let looks = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&looks);
+    let status = move || {
+        let phase = if seen.fetch_add(1, Ordering::Relaxed) == 0 { Phase::Running } else { Phase::Draining };
+        status(phase, receiving())
+    };
+    let worker = Arc::new(Worker::of(Box::new(status), Arc::default()));
+    let endpoint = Endpoint::of(Arc::clone(&worker)).await;
+    let mut stream = endpoint.connect().await;
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
+    let (mut told, begun) = (String::new(), tokio::time::Instant::now());
+    while !told.contains("draining") {
+        let mut part = [0; 4096];
+        let length = stream.read(&mut part).await.unwrap();
+        assert!(length > 0, "it ended with {told}");
+        told.push_str(std::str::from_utf8(&part[..length]).unwrap());
+        if told.contains("running") {
+            worker.moves_on.notify_one();
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -419,7 +459,7 @@ async fn all_that_is_known_is_told_and_what_is_counted() {
     let listener = bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut serving = JoinSet::new();
-    let worker = Worker { status: Box::new(|| status(Phase::Running, receiving())), looking: Arc::default() };
+    let worker = Worker::of(Box::new(|| status(Phase::Running, receiving())), Arc::default());
     serving.spawn(serve(listener, Arc::new(worker), exporter));
     let reply = Endpoint { address, serving }.get("/metrics").await;
     assert!(reply.head().contains("content-type: text/plain; version=0.0.4"), "{reply:?}");

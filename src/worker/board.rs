@@ -43,6 +43,8 @@ pub(crate) struct Board {
     viewers: AtomicUsize,
     /// Somebody looks, after nobody did.
     looked_at: Notify,
+    /// It is in another phase now.
+    moved_on: Notify,
 }
 
 #[derive(Default)]
@@ -91,7 +93,8 @@ const HANGS: Duration = Duration::from_secs(30);
 
 impl Default for Board {
     fn default() -> Self {
-        Self { known: Mutex::default(), made: Instant::now(), viewers: AtomicUsize::new(0), looked_at: Notify::new() }
+        let (viewers, looked_at, moved_on) = (AtomicUsize::new(0), Notify::new(), Notify::new());
+        Self { known: Mutex::default(), made: Instant::now(), viewers, looked_at, moved_on }
     }
 }
 
@@ -102,6 +105,7 @@ impl Board {
 
     pub(super) fn enters(&self, phase: Phase) {
         self.known().phase = phase;
+        self.moved_on.notify_waiters();
     }
 
     /// From now on it drains, and is gone by then.
@@ -109,6 +113,8 @@ impl Board {
         let mut known = self.known();
         known.phase = Phase::Draining;
         known.gone_by = Some(gone_by);
+        drop(known);
+        self.moved_on.notify_waiters();
     }
 
     /// What keeps the worker, or some of its queues, from starting.
@@ -213,6 +219,12 @@ impl Health {
     #[must_use]
     pub fn history(&self) -> HistoryStatus {
         self.0.history()
+    }
+
+    /// Waits until it is in another phase: from its start to work, from work to its drain. Cancel safe; what has changed
+    /// before is not told.
+    pub async fn moves_on(&self) {
+        self.0.moved_on.notified().await;
     }
 
     /// Somebody looks, until what comes back is dropped: meanwhile the worker asks SQS every ten seconds how much there is in

@@ -132,6 +132,10 @@ impl crate::serve::Tells for super::Health {
         self.history()
     }
 
+    fn moves_on(&self) -> BoxFuture<'_, ()> {
+        self.moves_on().boxed()
+    }
+
     fn looks(&self) -> Box<dyn Send + Sync> {
         Box::new(self.looks())
     }
