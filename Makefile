@@ -6,7 +6,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test check lint-tools simulate bench fuzz soak coverage mutants localstack-up localstack-down
+.PHONY: help demo dev test page check lint-tools simulate bench fuzz soak coverage mutants localstack-up localstack-down
 
 CARGO := cargo
 FEATURES := --locked --all-features
@@ -23,6 +23,18 @@ dev: ## Run your handler on embedded queues; ARGS="payments --key /id --handler 
 
 test: ## Run every test; starts LocalStack where it can; LEASEHOLD_REQUIRE_LOCALSTACK=1 fails where it cannot
 	$(CARGO) test $(FEATURES) --no-fail-fast 2>&1 | .ci/totals
+
+# Installed beside the build: nothing of it is a source. The lock file says which bytes, and not where from.
+target/page/node_modules: tests/page/package.json tests/page/package-lock.json
+	@command -v npm >/dev/null || { echo "no npm: apt-get install npm nodejs"; exit 1; }
+	@mkdir -p target/page && cp $^ target/page
+	cd target/page && npm ci --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
+
+page: target/page/node_modules ## Test the status page in Chromium; UPDATE=1 draws its pictures in docs/ anew
+	@command -v $${CHROMIUM:-chromium} >/dev/null || { echo "no chromium: apt-get install chromium, or CHROMIUM=<its path>"; exit 1; }
+	$(CARGO) build $(FEATURES) --bin leasehold
+	node --test tests/page/*.test.mjs
 
 check: ## Check format, lints, shell scripts, templates, alert rules, documentation and licences
 	$(CARGO) fmt --check

@@ -1,9 +1,9 @@
 //! The endpoints of a worker, over plain HTTP/1: one tells how it is, at the other apps and programs record steps.
 //!
 //! Owns the listeners and every connection: all of them end when the future of [`serve`] or [`serve_steps`] is dropped. What
-//! is told is in `health`, `live` and `metrics`, and in `steps`. Whoever can reach its address may ask, for there is no
-//! authentication; by default that is this machine. Web pages of others may not (`visitors`). Nothing that a client does may
-//! hold up the worker, or memory: it gets one answer, in a time, and no more.
+//! is told is in `health`, `live`, `metrics` and `page`, and in `steps`. Whoever can reach its address may ask how the worker
+//! is, for there is no authentication; by default that is this machine. Web pages of others may not (`visitors`). Nothing that a client does may hold up the worker, or memory: it gets one answer, in a
+//! time, and no more.
 
 use std::{
     collections::VecDeque,
@@ -23,7 +23,6 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     middleware::{from_fn, map_response},
     response::Response,
-    routing::get,
 };
 use futures_util::future::BoxFuture;
 use hyper::server::conn::http1;
@@ -45,10 +44,11 @@ pub(crate) use metrics::{Exporter, exporter};
 mod health;
 mod live;
 mod metrics;
+mod page;
 mod steps;
+mod visitors;
 #[cfg(test)]
 mod tests;
-mod visitors;
 
 /// What connections are for, and how they are bounded.
 #[derive(Clone, Copy)]
@@ -76,6 +76,7 @@ const LARGEST_HEAD: usize = 16 * 1024;
 const OUT_OF_RESOURCES: Duration = Duration::from_secs(1);
 
 const PATHS: &str = "\
+/         the status page, for people
 /live     200 while the worker does its work or pauses on purpose, 503 when it hangs
 /ready    200 while it receives from every queue, 503 and why when it does not
 /status   all that is known of the worker, as JSON
@@ -143,7 +144,7 @@ async fn answer_all(listener: TcpListener, router: Router, purpose: Purpose) -> 
 /// Every path there is.
 fn router(worker: Arc<dyn Tells>, exporter: Exporter) -> Router {
     Router::new()
-        .route("/", get(async || PATHS))
+        .merge(page::routes())
         .merge(live::routes(Arc::clone(&worker)))
         .merge(exporter.routes())
         .fallback(async || (StatusCode::NOT_FOUND, PATHS))

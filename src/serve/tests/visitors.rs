@@ -11,7 +11,7 @@ fn asked(path: &str, host: &str, more: &str) -> String {
 async fn a_name_that_another_could_make_lead_here_is_refused_but_to_probes() {
     let endpoint = well().await;
     for host in ["evil.example", "evil.example:9464", "127.0.0.1.evil.example", "localhost.evil.example", ""] {
-        for path in ["/", "/status", "/events", "/metrics", "/nothing"] {
+        for path in ["/", "/page/page.mjs", "/status", "/events", "/metrics", "/nothing"] {
             let reply = endpoint.says(&asked(path, host, "")).await;
             assert_eq!(reply.status(), 403, "{host} {path}: {reply:?}");
             assert!(reply.body().contains("by its IP address") && reply.body().contains("localhost"), "{reply:?}");
