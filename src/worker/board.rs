@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -56,6 +57,7 @@ struct Known {
     running: Option<Running>,
     gone_by: Option<Instant>,
     depths: BTreeMap<String, DepthStatus>,
+    told_at: Option<SocketAddr>,
 }
 
 /// What there is of a worker once its checks have passed.
@@ -106,6 +108,12 @@ impl Board {
     pub(super) fn enters(&self, phase: Phase) {
         self.known().phase = phase;
         self.moved_on.notify_waiters();
+    }
+
+    /// How it is can be asked there.
+    #[cfg(feature = "serve")]
+    pub(super) fn told_at(&self, address: SocketAddr) {
+        self.known().told_at = Some(address);
     }
 
     /// From now on it drains, and is gone by then.
@@ -219,6 +227,12 @@ impl Health {
     #[must_use]
     pub fn history(&self) -> HistoryStatus {
         self.0.history()
+    }
+
+    /// Where it can be asked, once that is open: [`HTTP_ADDR`](crate::config::Config::http_addr) with the port that was had.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.0.known().told_at
     }
 
     /// Waits until it is in another phase: from its start to work, from work to its drain. Cancel safe; what has changed

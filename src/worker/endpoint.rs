@@ -113,6 +113,7 @@ async fn told_at(worker: &mut Worker, address: SocketAddr) -> io::Result<Endpoin
     let listener = crate::serve::bind(address).await?;
     let address = listener.local_addr()?;
     tracing::info!("the worker tells how it is at http://{address}/");
+    worker.board.told_at(address);
     let (recorder, exporter) = crate::serve::exporter();
     worker.telemetry = Telemetry::with(recorder);
     Ok(crate::serve::serve(listener, Arc::new(worker.health()), exporter).boxed())

@@ -9,8 +9,9 @@ use std::{collections::BTreeMap, convert::Infallible, future::pending, process::
 use anyhow::Context;
 use futures_util::future::try_join_all;
 use leasehold::{
-    Message, Shutdown,
+    Health, Message, Shutdown,
     aws::{self, Aws},
+    config::HttpAddr,
     embedded::Engine,
     guard::dynamodb::{DynamoDbGuard, create_table},
     queue::{BATCH, Broker, Outgoing, Queue, QueueAddress, Receive},
@@ -125,12 +126,15 @@ impl Stage {
     async fn play(self, args: &Args, show: &Show) -> anyhow::Result<Found> {
         let (wishes, shutdown, mut sent) = (Wishes::default(), Shutdown::new(), Sent::default());
         let mut second = args.crash.then(|| SecondWorker::start(&self.place, args.verbose)).transpose()?;
+        let worker = self.place.worker();
+        let worker = if args.endless { worker.health_at(HttpAddr::DEFAULT) } else { worker };
+        let health = worker.health();
         let working = async {
             if args.crash {
                 // Without it the first worker could have done everything before the second has begun.
                 let _ = timeout(HEAD_START, self.counter.bank.second(|second| second.charges > 0)).await;
             }
-            Ok(self.place.worker().run(shutdown.clone()).await?)
+            Ok(worker.run(shutdown.clone()).await?)
         };
         let course = async {
             let begun = Instant::now();
@@ -150,13 +154,26 @@ impl Stage {
             anyhow::Ok(took)
         };
         let (_, took) = tokio::select! {
-            // The first two arms only listen, and never end well.
+            // The first three arms only listen, and never end well.
             biased;
             never = wishes.listen(show) => match never {},
+            never = self.tell_page(&health, show), if args.endless => match never {},
             never = kill_in_mid_work(&mut second, &self.counter.bank, show) => match never? {},
             ended = async { tokio::try_join!(working, course) } => ended?,
         };
         self.find(args, show, second, sent, took).await
+    }
+
+    /// Tells where the first worker shows how it is, once it does, and what its commands want to be run with. Never ends.
+    async fn tell_page(&self, health: &Health, show: &Show) -> Infallible {
+        let address = loop {
+            match health.address() {
+                Some(address) => break address,
+                None => sleep(LOOK).await,
+            }
+        };
+        show.page(address, &self.place);
+        pending().await
     }
 
     /// Sends the stream: all of it, or on and on, until somebody has seen enough.

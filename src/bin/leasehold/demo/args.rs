@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Send on and on, fifty messages a second, until Ctrl-C
+    /// Send on and on, fifty messages a second, until Ctrl-C, and show the worker's status page meanwhile
     #[arg(long, conflicts_with = "messages")]
     pub(super) endless: bool,
 

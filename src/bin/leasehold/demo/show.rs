@@ -4,12 +4,15 @@
 //! Progress goes to standard error and is drawn on a terminal only; everything else goes to standard output, with colour
 //! where that is a terminal. The words of the summary are in [`words`].
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    net::SocketAddr,
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
-use super::{args::Args, bank::Bank, summary::Summary};
+use super::{args::Args, bank::Bank, summary::Summary, work::Place};
 use words::Ink;
 
 mod words;
@@ -75,6 +78,12 @@ impl Show {
                 let _ = writeln!(io::stdout(), "{at}  {what}");
             });
         }
+    }
+
+    /// Where people can look on, and what the commands that they find there want to be run with.
+    pub(super) fn page(&self, address: SocketAddr, place: &Place) {
+        self.event(&format!("look on at http://{address}/"));
+        self.event(&format!("its commands want: {}", words::variables(place)));
     }
 
     pub(super) fn ended(&self) {

@@ -6,7 +6,7 @@ use super::super::{
     args::Args,
     stream::Counts,
     summary::{Summary, payments},
-    work::SETTINGS,
+    work::{Place, QUEUE, SETTINGS, TABLE},
 };
 use crate::words::row;
 
@@ -76,6 +76,15 @@ fn stream(args: &Args) -> String {
         mix.slow_ms / 1000,
         counts.poison,
         counts.transient
+    )
+}
+
+/// What a command wants to be run with, so that it looks into this process.
+pub(crate) fn variables(place: &Place) -> String {
+    format!(
+        "export AWS_ENDPOINT_URL={} AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local \
+         LEASEHOLD_QUEUES={QUEUE} LEASEHOLD_TABLE={TABLE} LEASEHOLD_PAYMENTS_KEY=/payment_id",
+        place.endpoint
     )
 }
 
