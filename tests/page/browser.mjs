@@ -57,8 +57,8 @@ export async function visit(browser, url, of = {}) {
 export const refused = (said) =>
   /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/.test(said);
 
-// Waits until this text is shown in what the selector finds.
-export const says = (page, selector, text, soon = 20_000) =>
+// Waits until this text is shown in what the selector finds: soon, but a machine that has much else to do takes its time.
+export const says = (page, selector, text, soon = 60_000) =>
   page.waitForFunction(
     ([one, what]) => [...document.querySelectorAll(one)].some((element) => element.textContent.includes(what)),
     [selector, text],
