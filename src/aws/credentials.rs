@@ -264,6 +264,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn minutes_of_slow_errors_hold_up_no_call_and_are_not_met_with_a_storm_of_tries() {
+        let fails = (Duration::from_secs(20), None);
+        let answers = Arc::new(Mutex::new([(AT_ONCE, Some(("one", HOUR)))].into_iter().chain([fails; 100]).collect()));
+        let renewed = from(&answers);
+        assert!(renewed.provide().await.is_ok());
+        sleep(HOUR - AHEAD).await;
+        for second in 0..9 * 60 {
+            assert_eq!(key(&renewed).await.as_deref(), Some("one"), "{second} s");
+            sleep(Duration::from_secs(1)).await;
+        }
+        let tries = {
+            let mut left = answers.lock().expect("not poisoned");
+            left.push_front((Duration::from_secs(20), Some(("two", HOUR))));
+            101 - left.len()
+        };
+        assert!((9..=20).contains(&tries), "{tries}");
+        for second in 0..50 {
+            assert!(key(&renewed).await.is_some(), "{second} s of the last minute");
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(key(&renewed).await.as_deref(), Some("two"));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_call_that_gives_up_waiting_does_not_end_the_renewal() {
         let renewed = renewed([(Duration::from_secs(4), Some(("one", HOUR)))]);
         for _ in 0..2 {

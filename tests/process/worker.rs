@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, os::unix::process::ExitStatusExt, path::Path, p
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
     process::{Child, Command},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinSet,
@@ -102,7 +103,7 @@ impl Settings {
                 text
             });
         }
-        Worker { child, lines, seen: Vec::new(), heard: Vec::new(), reading, stderr }
+        Worker { child, lines, seen: Vec::new(), heard: Vec::new(), reading, stderr, address: String::new() }
     }
 }
 
@@ -125,6 +126,8 @@ pub(crate) struct Worker {
     /// Reads all the time, so that a worker with much to say never stands still.
     reading: JoinSet<()>,
     stderr: JoinSet<String>,
+    /// Where it tells how it is, once that was heard.
+    address: String,
 }
 
 /// How a worker ended.
@@ -173,6 +176,35 @@ impl Worker {
     /// The line of its log that was waited for last.
     pub(crate) fn last_line(&self) -> &str {
         self.seen.last().expect("a line")
+    }
+
+    /// Waits until it says where it tells how it is.
+    pub(crate) async fn tells_its_address(&mut self) {
+        const AT: &str = "tells how it is at http://";
+        self.says(AT).await;
+        let (_, rest) = self.last_line().split_once(AT).expect("it was said");
+        self.address = rest.split('/').next().expect("an address").to_owned();
+    }
+
+    /// What it tells under that path.
+    pub(crate) async fn told_at(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).await.expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        let mut reply = String::new();
+        timeout(SOON, stream.read_to_string(&mut reply)).await.expect("answers soon").expect("an answer");
+        assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+        reply.split_once("\r\n\r\n").expect("a body").1.to_owned()
+    }
+
+    /// The sum of a metric over all of its labels, and of those lines alone that have this text.
+    pub(crate) async fn metric(&self, name: &str, with: &str) -> f64 {
+        let metrics = self.told_at("/metrics").await;
+        let lines =
+            metrics.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
+        let values =
+            lines.filter(|line| line.contains(with)).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.sum()
     }
 
     /// Lets it run for a time, in which it does not end by itself.
