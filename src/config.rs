@@ -66,6 +66,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// How long a cancelled handler may take to come to its end.
     pub cancel_grace: Duration,
+    /// Whether a task of ECS keeps itself from being scaled in while it has long work in hand.
+    pub scale_in_protection: ScaleInProtection,
     /// How long AWS may be unreachable at the start.
     pub start_timeout: Duration,
     /// What to do at the start when something is wrong with some of the queues.
@@ -93,6 +95,7 @@ impl Default for Config {
             key_hash: KeyHash::Long,
             drain_timeout: Duration::from_secs(25),
             cancel_grace: Duration::from_secs(2),
+            scale_in_protection: ScaleInProtection::Off,
             start_timeout: Duration::from_secs(60),
             start: Start::Strict,
             total_concurrency: None,
@@ -102,6 +105,13 @@ impl Default for Config {
             log_format: None,
             queues: BTreeMap::new(),
         }
+    }
+}
+
+impl Config {
+    /// What a drain lets handlers run on for, before they are cancelled.
+    pub(crate) fn run_on(&self) -> Duration {
+        self.drain_timeout.saturating_sub(self.cancel_grace + DRAIN_RESERVE)
     }
 }
 
@@ -202,6 +212,16 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
+}
+
+/// Whether a task of ECS keeps itself from being scaled in while a handler runs longer than a drain would let it (rule D4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScaleInProtection {
+    /// It does not.
+    Off,
+    /// It does, for a while at a time.
+    On,
 }
 
 /// What to do at the start when something is wrong with some of the queues (rule R5).

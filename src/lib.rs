@@ -126,10 +126,11 @@ mod lease;
 mod causes;
 mod seldom;
 
-// What is around them: settings, the SDK, time and chance, the stop.
+// What is around them: settings, the SDK, time and chance, the task of ECS, the stop.
 pub mod config;
 pub mod aws;
 pub mod clock;
+mod ecs;
 mod shutdown;
 
 // What they must be like to fit together.

@@ -17,11 +17,15 @@ use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, SharedString};
 pub use table::{Kind, METRICS, Metric, SEMANTIC_CONVENTIONS};
 
 pub(crate) use calls::Calls;
-pub(crate) use labels::{Answered, Beaten, Circuited, Fixed, HandlerEnd, LeaseKind, Outcome, Polled, Verdict};
+pub(crate) use labels::{
+    Answered, Beaten, Circuited, Fixed, HandlerEnd, LeaseKind, Outcome, Polled, ProtectionResult, Verdict,
+};
+pub(crate) use protection::ProtectionMeters;
 pub(crate) use queue::{InHand, Meters};
 
 mod calls;
 mod labels;
+mod protection;
 mod queue;
 mod table;
 #[cfg(test)]
@@ -48,6 +52,11 @@ impl Telemetry {
     /// Ready, calls for each message, and write units for each.
     pub(crate) fn worker_gauges(&self) -> [Gauge; 3] {
         [table::READY, table::CALLS_PER_MESSAGE, table::UNITS_PER_MESSAGE].map(|name| self.gauge(name, &[]))
+    }
+
+    /// Of a task of ECS that protects itself from scaling in.
+    pub(crate) fn protection(&self) -> ProtectionMeters {
+        ProtectionMeters::new(self)
     }
 
     fn each(&self, mut tell: impl FnMut(&dyn Recorder)) {

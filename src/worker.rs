@@ -226,6 +226,7 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     });
     tending::tend_store(&site, &mut tending);
     tending::tend_board(&site, &pulse, &mut tending);
+    let mut protecting = tending::protect(&site);
     let (mut halls, mut queues) = (Vec::new(), JoinSet::new());
     let mut open = |hall: Arc<Hall>, halls: &mut Vec<Arc<Hall>>, queues: &mut JoinSet<()>| {
         let visibility = hall.jobs.visibility.in_force();
@@ -253,6 +254,8 @@ async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {
     }
     site.board.drains(Instant::now() + site.config.drain_timeout);
     drain(&site, &halls, shutdown, &mut queues).await;
+    // Ends by itself, within a second of the drain's beginning.
+    while protecting.join_next().await.is_some() {}
     tending.shutdown().await;
     let report = StopReport::of(&halls);
     let StopReport { done, suppressed, dead, dropped, failed, released, left, stuck } = report;

@@ -174,6 +174,22 @@ pub(crate) fn has_s3_endpoint() -> bool {
     std::env::var_os(S3_ENDPOINT).is_some()
 }
 
+/// Where a task of ECS asks its agent to be protected, if this is one.
+/// <https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection-endpoint.html>
+pub(crate) fn ecs_agent_uri() -> Option<String> {
+    uri("ECS_AGENT_URI")
+}
+
+/// Where a container of ECS asks what it is, if this is one.
+/// <https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4.html>
+pub(crate) fn ecs_metadata_uri() -> Option<String> {
+    uri("ECS_CONTAINER_METADATA_URI_V4")
+}
+
+fn uri(variable: &str) -> Option<String> {
+    std::env::var_os(variable)?.into_string().ok().filter(|uri| !uri.is_empty())
+}
+
 /// Where the system looks for programs that are named without a path.
 pub(crate) fn search_path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()

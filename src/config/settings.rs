@@ -75,6 +75,13 @@ pub static SETTINGS: &[Setting] = &[
         "How long a cancelled handler may take to end. Unless set, no longer than a quarter of any visibility timeout.",
         |c, v| duration(&mut c.cancel_grace, v),
     ),
+    process(
+        "SCALE_IN_PROTECTION",
+        "`off` or `on`",
+        Some("off"),
+        "On ECS: while a handler runs longer than a drain would let it, the task is kept from being scaled in.",
+        |c, v| value(&mut c.scale_in_protection, v),
+    ),
     process("START_TIMEOUT", "duration", Some("60s"), "How long AWS may be unreachable at the start.", |c, v| {
         duration(&mut c.start_timeout, v)
     }),

@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 
 use super::{
     DeadLetter, Envelope, FingerprintSource, GuardMode, HandlerCredentials, HandlerSpec, KeyHash, KeySource, LogFormat,
-    OutagePolicy, S3Payload, Start, http,
+    OutagePolicy, S3Payload, ScaleInProtection, Start, http,
 };
 use crate::queue::QueueAddress;
 
@@ -56,6 +56,7 @@ words! {
     LogFormat { Json = "json", Text = "text" }
     OutagePolicy { Pause = "pause", Open = "open" }
     S3Payload { Fetch = "fetch", FetchDelete = "fetch-delete", Pass = "pass" }
+    ScaleInProtection { Off = "off", On = "on" }
     Start { Strict = "strict", Available = "available" }
 }
 

@@ -70,6 +70,11 @@ impl Watch {
         self.runs().1.len()
     }
 
+    /// For how long the oldest of them has run.
+    pub(crate) fn oldest(&self) -> Option<Duration> {
+        self.runs().1.values().next().map(|run| run.begun.elapsed())
+    }
+
     /// What runs, the oldest first.
     pub(crate) fn running(&self, p99: Option<Duration>) -> Vec<RunStatus> {
         let runs = self.runs();
@@ -210,6 +215,9 @@ mod tests {
         let lease = Lease::new(clock.clone(), clock.now(), Duration::from_secs(30));
         let seen = watch.begins(&cx, &lease);
         tokio::time::advance(Duration::from_secs(10)).await;
+        let younger = watch.begins(&cx, &lease);
+        assert_eq!(watch.oldest(), Some(Duration::from_secs(10)));
+        drop(younger);
         let told = watch.running(Some(Duration::from_secs(9)));
         let run = &told[0];
         assert_eq!(
@@ -221,7 +229,7 @@ mod tests {
         lease.lose();
         assert_eq!(watch.running(None)[0].lease_left_ms, 0);
         drop(seen);
-        assert_eq!(watch.count(), 0);
+        assert_eq!((watch.count(), watch.oldest()), (0, None));
     }
 
     #[test]

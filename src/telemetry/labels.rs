@@ -186,3 +186,23 @@ fixed! {
         NoConnection = "no_connection",
     }
 }
+
+fixed! {
+    /// What came of a request for protection from scaling in, or for its end.
+    ProtectionResult {
+        /// What was asked for.
+        Ok = "ok",
+        /// ECS did not do it.
+        Refused = "refused",
+        /// No right to it.
+        Denied = "denied",
+        /// Too many requests.
+        Throttled = "throttled",
+        /// The agent or ECS failed.
+        Error = "error",
+        /// No answer in time, or no connection.
+        NoAnswer = "no_answer",
+        /// No answer at all: a protection ended that could not be extended.
+        Expired = "expired",
+    }
+}

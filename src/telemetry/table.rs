@@ -4,7 +4,9 @@
 
 use metrics::{KeyName, Recorder, Unit};
 
-use super::labels::{Answered, Beaten, Circuited, Fixed, HandlerEnd, LeaseKind, Outcome, Polled, Verdict};
+use super::labels::{
+    Answered, Beaten, Circuited, Fixed, HandlerEnd, LeaseKind, Outcome, Polled, ProtectionResult, Verdict,
+};
 
 /// The version of OpenTelemetry's semantic conventions that names are taken from, where they have one: `messaging.*`.
 /// <https://github.com/open-telemetry/semantic-conventions/blob/v1.43.0/docs/messaging/messaging-metrics.md>
@@ -85,6 +87,7 @@ impl Metric {
             ("lease", _) => all::<LeaseKind>(),
             ("result", BEATS) => all::<Beaten>(),
             ("result", POLLS) => all::<Polled>(),
+            ("result", PROTECTIONS) => all::<ProtectionResult>(),
             ("result", CALLS) => all::<Answered>(),
             ("error.type", _) => all::<HandlerEnd>(),
             ("circuit", _) => all::<Circuited>(),
@@ -129,6 +132,8 @@ pub(super) const STUCK: &str = "leasehold.handlers.stuck";
 pub(super) const VISIBILITY: &str = "leasehold.visibility_timeout";
 pub(super) const P99: &str = "leasehold.handler.p99";
 pub(super) const READY: &str = "leasehold.ready";
+pub(super) const PROTECTED: &str = "leasehold.scale_in_protection.held";
+pub(super) const PROTECTIONS: &str = "leasehold.scale_in_protection.requests";
 pub(super) const CALLS: &str = "leasehold.api.calls";
 pub(super) const UNITS: &str = "leasehold.guard.write_units";
 pub(super) const CALLS_PER_MESSAGE: &str = "leasehold.api.calls_per_message";
@@ -296,6 +301,21 @@ pub static METRICS: &[Metric] = &[
         &[],
         "Whether the worker receives from every queue that it was given.",
         alarm: "0 for five minutes, or not there for ten"
+    ),
+    metric!(
+        Gauge,
+        PROTECTED,
+        "1",
+        &[],
+        "Whether the task of ECS is protected from scaling in: 1 it is, 0 it is not. Only with SCALE_IN_PROTECTION=on."
+    ),
+    metric!(
+        Counter,
+        PROTECTIONS,
+        "{request}",
+        &["result"],
+        "Requests for that protection, and for its end, by what came of them; expired is one that ended because it could not be extended.",
+        alarm: "expired, or denied or refused for ten minutes: long work is cut off at a deploy"
     ),
     metric!(
         Counter,

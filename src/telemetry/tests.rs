@@ -95,6 +95,7 @@ fn all(telemetry: &Telemetry) -> (Meters, Calls) {
     let calls = Calls::new(telemetry.clone());
     calls.answered("sqs:ReceiveMessage", Answered::Ok);
     telemetry.worker_gauges();
+    telemetry.protection();
     (meters, calls)
 }
 

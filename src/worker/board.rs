@@ -138,6 +138,11 @@ impl Board {
         self.known().queues.push(History::of(hall));
     }
 
+    /// For how long the oldest handler of all queues has run.
+    pub(super) fn oldest_run(&self) -> Option<Duration> {
+        self.known().queues.iter().filter_map(|queue| queue.hall.jobs.watch.oldest()).max()
+    }
+
     /// Takes samples, for ever.
     pub(super) async fn sample(&self) {
         loop {

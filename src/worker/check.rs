@@ -14,6 +14,7 @@ use crate::{
     causes::in_full,
     clock::Clock,
     config::{Config, GuardMode, Problem, QueueConfig, Start},
+    ecs::Task,
     fit::{self, Destination},
     guard::{GuardError, admin, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
@@ -44,6 +45,8 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
     let clock = worker.clock.clone().unwrap_or_else(Clock::system);
     worker.telemetry.describe();
     let calls = Calls::new(worker.telemetry.clone());
+    // Other adapters are of tests, where nothing may depend on the machine.
+    let task = if worker.adapters.is_none() { Task::of_this_process().await } else { None };
     let (broker, guard, from_s3) = match (worker.adapters, worker.aws) {
         (Some((broker, guard)), _) => (broker, guard, None),
         (None, Some(sdk)) => adapters(&sdk, &config, calls.clone())?,
@@ -51,7 +54,8 @@ pub(super) async fn check(worker: Worker) -> Result<Checked, WorkerError> {
     };
     let adapters = (broker, guard, worker.bodies.or(from_s3));
     let until = Instant::now() + config.start_timeout;
-    let site = Site::new(config, handlers, adapters, clock, worker.board, worker.remote, (worker.telemetry, calls));
+    let (about, counted) = ((clock, task), (worker.telemetry, calls));
+    let site = Site::new(config, handlers, adapters, about, worker.board, worker.remote, counted);
     let all: Vec<String> = site.config.queues.keys().cloned().collect();
     loop {
         let seen = look(&site, &all).await;

@@ -21,7 +21,7 @@ use super::{hall::Hall, site::Site};
 pub(super) async fn drain(site: &Site, halls: &[Arc<Hall>], shutdown: &Shutdown, queues: &mut JoinSet<()>) {
     let (drain_timeout, cancel_grace) = (site.config.drain_timeout, site.config.cancel_grace);
     let gone_by = Instant::now() + drain_timeout;
-    let run_on = drain_timeout.saturating_sub(cancel_grace + DRAIN_RESERVE);
+    let run_on = site.config.run_on();
     let halt_at = Instant::now() + run_on;
     tracing::info!("draining: no new messages; handlers may run on for {}", DurationText(run_on));
     site.drain.cancel();

@@ -18,6 +18,7 @@ use crate::{
         explain::{WHY_LOWERED, longest_wait},
         retention,
     },
+    ecs::Task,
     fit,
     guard::{
         ControlKey, Guard,
@@ -66,7 +67,7 @@ pub(super) struct Site {
     pub(super) board: Arc<Board>,
     /// Where handlers outside of this process can ask about their runs, if they can.
     remote: Option<Arc<Runs>>,
-    telemetry: Telemetry,
+    pub(super) telemetry: Telemetry,
     calls: Calls,
     pub(super) drain: CancellationToken,
     pub(super) halt: CancellationToken,
@@ -82,7 +83,7 @@ impl Site {
         config: Config,
         handlers: Handlers,
         (broker, guard, bodies): Adapters,
-        clock: Clock,
+        (clock, task): (Clock, Option<Task>),
         board: Arc<Board>,
         remote: Option<Arc<Runs>>,
         (telemetry, calls): (Telemetry, Calls),
@@ -90,7 +91,7 @@ impl Site {
         let store = Arc::new(Circuit::new("the guard's table", Ends::Probe, clock.clone()));
         Self {
             watched: Arc::new(WatchedGuard::new(Arc::clone(&guard), Arc::clone(&store))),
-            worker: format!("{}-{}", std::process::id(), clock.token().get(..6).unwrap_or_default()),
+            worker: name(&clock, task.as_ref()),
             total: config.total_concurrency.map(|total| Arc::new(Semaphore::new(total))),
             telemetry,
             calls,
@@ -220,6 +221,12 @@ impl Site {
     }
 }
 
+/// By its task, if it runs in one of ECS: process ids are all alike there.
+fn name(clock: &Clock, task: Option<&Task>) -> String {
+    let task = task.map(|task| task.short() + "/").unwrap_or_default();
+    format!("{task}{}-{}", std::process::id(), clock.token().get(..6).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,7 +240,7 @@ mod tests {
             config,
             Handlers::new(),
             adapters,
-            Clock::simulated(1, 0),
+            (Clock::simulated(1, 0), None),
             Arc::default(),
             None,
             Default::default(),

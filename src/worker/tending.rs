@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::causes::in_full;
+use crate::{
+    causes::in_full,
+    config::ScaleInProtection,
+    ecs::{self, Agent, Rules},
+};
 
 use super::{control, hall::Hall, pulse::Pulse, site::Site};
 
@@ -24,6 +28,31 @@ pub(super) fn tend_board(site: &Site, pulse: &Arc<Pulse>, tending: &mut JoinSet<
     let (sampled, looked_into) = (Arc::clone(&site.board), Arc::clone(&site.board));
     tending.spawn(async move { sampled.sample().await });
     tending.spawn(async move { looked_into.look_into_queues().await });
+}
+
+/// Keeps the task from being scaled in while it has long work in hand, if that is asked for and this is a task of ECS. What
+/// comes back ends with the drain, whose first second it may take for its last word.
+pub(super) fn protect(site: &Arc<Site>) -> JoinSet<()> {
+    let mut protecting = JoinSet::new();
+    if site.config.scale_in_protection == ScaleInProtection::Off {
+        return protecting;
+    }
+    match Agent::of_this_task(site.clock.clone()) {
+        Ok(agent) => {
+            let site = Arc::clone(site);
+            protecting.spawn(async move {
+                let longest = site.config.queues.values().map(|queue| queue.handler_timeout).max().unwrap_or_default();
+                let rules = Rules::new(site.config.run_on(), longest);
+                let meters = site.telemetry.protection();
+                let (ask, oldest) = (|request| agent.ask(request), || site.board.oldest_run());
+                ecs::keep(ask, oldest, (rules, site.clock.clone()), &meters, &site.drain).await;
+            });
+        }
+        Err(why) => {
+            tracing::warn!(why, "LEASEHOLD_SCALE_IN_PROTECTION is on, and there is nobody to ask for protection");
+        }
+    }
+    protecting
 }
 
 /// Tends a queue's own circuits.

@@ -15,6 +15,7 @@ mod demo;
 mod dev;
 mod dlq;
 mod doctor;
+mod ecs;
 mod freeze;
 mod full_disk;
 mod guard_command;

@@ -189,7 +189,7 @@ impl Worker {
     /// What it tells under that path.
     pub(crate) async fn told_at(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).await.expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address);
         stream.write_all(request.as_bytes()).await.expect("it reads");
         let mut reply = String::new();
         timeout(SOON, stream.read_to_string(&mut reply)).await.expect("answers soon").expect("an answer");

@@ -36,6 +36,8 @@ const ROOMS: &[(&str, &str)] = &[
     ("fit", "config queue"),
     // What is wrong with a region or an endpoint is told as what is wrong with a setting.
     ("aws", "bodies::s3 clock config::Problem config::env queue::sqs guard::dynamodb telemetry"),
+    // It asks ECS's agent, at addresses that the environment has; what it is told of the work is handed in.
+    ("ecs", "clock config::env telemetry"),
     ("handler", "clock guard guard::execution key message"),
     // Of the environment, a program gets what `config::env` leaves in.
     ("handler::exec", "clock config::env handler message"),
@@ -52,7 +54,7 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "worker",
-        "aws bodies clock config fit guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status telemetry",
+        "aws bodies clock config ecs fit guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status telemetry",
     ),
     // Tools act on queues and records by themselves; of a worker, they know its settings.
     ("ops", "aws clock config fit guard guard::admin guard::dynamodb key message queue settle::dead_letter"),
