@@ -146,11 +146,12 @@ fn router(worker: Arc<dyn Tells>, exporter: Exporter) -> Router {
     Router::new()
         .merge(page::routes())
         .merge(live::routes(Arc::clone(&worker)))
-        .merge(exporter.routes())
         .fallback(async || (StatusCode::NOT_FOUND, PATHS))
         .layer(from_fn(visitors::admit))
-        // Whatever asks for these is answered: they are for probes, which know no names to ask by.
+        // Whatever asks for these is answered: probes know no names to ask by, a Prometheus knows its targets by names that
+        // nobody told here, and none of these answers has a key or a text of a message in it.
         .merge(health::routes(worker))
+        .merge(exporter.routes())
         .layer(map_response(not_to_be_stored))
 }
 

@@ -1,8 +1,8 @@
 //! Who may ask for more than whether the worker is well: whoever reaches its address, but no web page of somebody else.
 //!
 //! A page elsewhere can have its visitor's browser ask here. It cannot read the answers, unless its name is made to lead
-//! here after it was loaded (DNS rebinding); then the request names that page's host, by which it is known. Probes are not
-//! looked at: `/live` and `/ready` answer everybody.
+//! here after it was loaded (DNS rebinding); then the request names that page's host, by which it is known. Probes and
+//! scrapers are not looked at: `/live`, `/ready` and `/metrics` answer everybody.
 
 use std::net::IpAddr;
 
