@@ -185,7 +185,8 @@ async fn a_delivery_is_a_trace_that_is_linked_to_its_producers_and_goes_on_in_it
         .map(|span| format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id)))
         .collect();
     let mut carried = bench.lines("traces");
-    (handled.sort(), carried.sort());
+    handled.sort();
+    carried.sort();
     assert_eq!(handled, carried);
     let resource = collector.taken(|taken| taken.resource.clone());
     assert_eq!(
