@@ -82,6 +82,8 @@ pub struct Config {
     pub log: String,
     /// How it is written; `None` is text on a terminal and JSON elsewhere.
     pub log_format: Option<LogFormat>,
+    /// The namespace under which metrics are written to the log for CloudWatch; `None` writes none. Read by `leasehold run`.
+    pub emf_namespace: Option<String>,
     /// The queues, by the names that settings, logs and handlers use.
     pub queues: BTreeMap<String, QueueConfig>,
 }
@@ -103,6 +105,7 @@ impl Default for Config {
             steps_addr: StepsAddr::default(),
             log: "info".to_owned(),
             log_format: None,
+            emf_namespace: None,
             queues: BTreeMap::new(),
         }
     }

@@ -24,6 +24,7 @@ pub(crate) use protection::ProtectionMeters;
 pub(crate) use queue::{InHand, Meters};
 
 mod calls;
+pub mod emf;
 mod labels;
 mod protection;
 mod queue;

@@ -121,6 +121,13 @@ pub static SETTINGS: &[Setting] = &[
         "How it is written: `text` on a terminal and `json` elsewhere, unless set.",
         |c, v| value(c.log_format.get_or_insert(super::LogFormat::Json), v),
     ),
+    process(
+        "EMF_NAMESPACE",
+        "name",
+        None,
+        "Writes metrics to the log each minute, in CloudWatch's embedded format, under this namespace.",
+        |c, v| set(&mut c.emf_namespace, syntax::cloudwatch_namespace(v).map(Some)),
+    ),
     each_queue(
         "URL",
         "URL or ARN",

@@ -215,6 +215,17 @@ impl fmt::Display for HandlerSpec {
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html>
 const LONGEST_NAME: usize = 80;
 
+/// A namespace in CloudWatch: up to 255 of some characters, and none of AWS's own.
+/// <https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html>
+pub(super) fn cloudwatch_namespace(written: &str) -> Result<String, ValueError> {
+    let may_be = |c: char| c.is_ascii_alphanumeric() || " .-_/#".contains(c);
+    let name = written.trim();
+    if name.is_empty() || name.len() > 255 || name.starts_with("AWS/") || !name.chars().all(may_be) {
+        return Err(ValueError::new(format!("{written:?} is no namespace of yours in CloudWatch"), "leasehold"));
+    }
+    Ok(name.to_owned())
+}
+
 /// A queue's name as SQS takes it.
 pub(super) fn queue_name(text: &str) -> Result<String, ValueError> {
     let stem = text.strip_suffix(".fifo").unwrap_or(text);

@@ -52,6 +52,11 @@ pub(crate) fn start(filter: &str, format: Option<LogFormat>) -> anyhow::Result<(
     Ok(())
 }
 
+/// Writes a line that is made already, between those of the log.
+pub(crate) fn line(text: &str) {
+    backlog::line(text);
+}
+
 /// Waits until what was logged is written, but not for longer than this.
 pub(crate) fn flush(longest: Duration) {
     backlog::flush(longest);

@@ -3,9 +3,16 @@
 //! Owns the order of the start. What is wrong is told by the worker, all at once; of AWS, what can be said without asking it
 //! is told here.
 
-use std::process::ExitCode;
+use std::{convert::Infallible, process::ExitCode, time::Duration};
 
-use leasehold::{Worker, config::HttpAddr, shutdown_signal};
+use leasehold::{
+    Worker, WorkerError,
+    clock::Clock,
+    config::{HttpAddr, Problem},
+    shutdown_signal,
+    telemetry::emf::Emf,
+};
+use tokio::time::sleep;
 
 use crate::{handlers::with_handlers, log};
 
@@ -32,6 +39,33 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(config) = worker.config() {
         log::start(&config.log, config.log_format)?;
     }
-    with_handlers(worker)?.health_at(HttpAddr::DEFAULT).run(shutdown).await?;
+    let emf = worker.config().and_then(|config| config.emf_namespace.as_ref()).map(Emf::new);
+    if let Some(emf) = emf.clone() {
+        // One recorder is all that there can be.
+        let taken =
+            Problem::new("LEASEHOLD_EMF_NAMESPACE is set, and metrics go to a collector", "OTEL_METRICS_EXPORTER=none");
+        metrics::set_global_recorder(emf).map_err(|_| WorkerError::Configuration(vec![taken]))?;
+    }
+    let work = with_handlers(worker)?.health_at(HttpAddr::DEFAULT).run(shutdown);
+    let ended = tokio::select! {
+        // The work is the arm that ends; the other writes lines and holds nothing.
+        biased;
+        ended = work => ended,
+        never = each_minute(emf.as_ref()) => match never {},
+    };
+    write(emf.as_ref());
+    ended?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn each_minute(emf: Option<&Emf>) -> Infallible {
+    loop {
+        sleep(Duration::from_secs(60)).await;
+        write(emf);
+    }
+}
+
+fn write(emf: Option<&Emf>) {
+    let lines = emf.map(|emf| emf.lines(Clock::system().wall().0)).unwrap_or_default();
+    lines.iter().for_each(|line| log::line(line));
 }

@@ -97,6 +97,12 @@ pub(super) fn flush(longest: Duration) {
     drop(BACKLOG.changed.wait_timeout_while(BACKLOG.state(), longest, is_left));
 }
 
+/// Takes a line that has no end yet.
+pub(super) fn line(text: &str) {
+    BACKLOG.state().push(format!("{text}\n").as_bytes());
+    BACKLOG.changed.notify_all();
+}
+
 /// Takes one line with each `write`, as the formatter gives them.
 pub(super) struct Line;
 
