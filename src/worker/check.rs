@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures_util::future::{join, join_all};
 use tokio::time::{Instant, sleep};
 
 #[cfg(feature = "s3")]
@@ -16,7 +17,7 @@ use crate::{
     config::{Config, GuardMode, Problem, QueueConfig, Start},
     ecs::Task,
     fit::{self, Destination},
-    guard::{GuardError, admin, dynamodb::DynamoDbGuard},
+    guard::{GuardError, TableFacts, admin, dynamodb::DynamoDbGuard},
     handler::ErasedHandler,
     queue::{Broker, Queue, QueueAddress, QueueError, QueueFacts},
     seldom::seldom,
@@ -195,12 +196,21 @@ pub(super) struct Seen {
     pub(super) dead_letters: DeadLetters,
 }
 
-/// Looks at these queues and the table, and finds all that is wrong at once.
+/// Looks at these queues and the table, all at once, and finds all that is wrong.
 async fn look(site: &Site, names: &[String]) -> Looked {
     let (config, mut looked) = (&site.config, Looked::default());
-    for (name, queue) in config.queues.iter().filter(|(name, _)| names.contains(name)) {
+    let asked = || config.queues.iter().filter(|(name, _)| names.contains(name));
+    let queues = join_all(asked().map(async |(name, queue)| {
         let mut problems = Vec::new();
         let found = look_at_queue(name, queue, &*site.broker, &mut problems).await;
+        (name, queue, found, problems)
+    }));
+    let table = async {
+        let has_records = asked().any(|(_, queue)| queue.guard == GuardMode::Claim);
+        if has_records { Some(site.guard.facts().await) } else { None }
+    };
+    let (queues, table) = join(queues, table).await;
+    for (name, queue, found, problems) in queues {
         let is_good = problems.is_empty();
         looked.wrong.extend(problems.into_iter().map(|problem| (Some(name.clone()), problem)));
         match found {
@@ -212,16 +222,16 @@ async fn look(site: &Site, names: &[String]) -> Looked {
             }
         }
     }
-    if config.queues.iter().any(|(name, queue)| names.contains(name) && queue.guard == GuardMode::Claim) {
-        look_at_table(site, &mut looked).await;
+    if let Some(facts) = table {
+        judge_table(site, facts, &mut looked);
     }
     looked
 }
 
-async fn look_at_table(site: &Site, looked: &mut Looked) {
+fn judge_table(site: &Site, facts: Result<TableFacts, GuardError>, looked: &mut Looked) {
     let table = &site.config.table;
     let before = (looked.wrong.len(), looked.away.len());
-    match site.guard.facts().await {
+    match facts {
         Ok(facts) => {
             if let Some(warning) = admin::warning(table, &facts) {
                 tracing::warn!("{}", warning.what);
