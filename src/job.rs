@@ -12,7 +12,6 @@ use std::{
 };
 
 use tokio::{sync::watch, time::Instant};
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::{
@@ -31,7 +30,7 @@ use crate::{
         steps::{Part, Recorder, Steps},
     },
     key::KeyHash,
-    lease::{Visibility, keep},
+    lease::{Term, Visibility, keep},
     message::{About, Delivery, Message},
     seldom::{Seldom, seldom},
     settle::{Deleted, Held, Settlement},
@@ -71,7 +70,6 @@ pub(crate) struct Jobs {
     pub(crate) namespace: Option<String>,
     pub(crate) key_hash: KeyHash,
     pub(crate) clock_skew: Duration,
-    pub(crate) cancel_grace: Duration,
     /// How long deliveries and claims are.
     pub(crate) visibility: Visibility,
     pub(crate) handler: Arc<dyn ErasedHandler>,
@@ -98,8 +96,6 @@ pub(crate) struct Jobs {
     pub(crate) envelope_told: Told,
     /// Records whose lease ends further ahead than any can: as they were first seen, and when.
     pub(crate) absurd: Mutex<BTreeMap<Pk, (Owner, Millis, Instant)>>,
-    /// Cancels what runs: the drain's time is used up.
-    pub(crate) halt: CancellationToken,
     /// What an outage would log with each message.
     pub(crate) seldom: Arc<Seldom>,
 }
@@ -179,7 +175,7 @@ async fn guarded(
     }
     let attempt = claim.claimed.failures + 1;
     delivery.about().attempt = Some(attempt);
-    let cx = jobs.guarded_context(Arc::clone(&opened.message), claim, (Part::Work, attempt));
+    let cx = jobs.guarded_context(Arc::clone(&opened.message), claim, (Part::Work, attempt), &delivery.term);
     let (ended, _unwritten) =
         jobs.run_guarded(Arc::clone(&opened.work), Arc::clone(&cx), claim, (delivery, slot)).await;
     match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
@@ -216,8 +212,8 @@ async fn unguarded(
         }
         _ => Steps::Refused,
     };
-    let cx = jobs.context(message, pk, 0, attempt, steps);
-    let bounds = run::Bounds { lease: &delivery.lease, grace: jobs.cancel_grace, halt: &jobs.halt, slot };
+    let cx = jobs.context(message, pk, 0, (attempt, &delivery.term), steps);
+    let bounds = run::Bounds::new(&delivery.lease, &delivery.term, slot);
     let (ended, task) = jobs.run(work, cx, bounds, delivery).await;
     let name = run_name(pk, &delivery.message);
     if let Some(task) = task {
@@ -259,10 +255,14 @@ impl Jobs {
             self.meters.to_start.record(begun.duration_since(delivery.received));
         }
         let seen = self.watch.begins(&cx, bounds.lease);
-        let over = run::run(work, cx, self.handler.is_blocking(), bounds).await;
+        let mut over = run::run(work, cx, self.handler.is_blocking(), bounds).await;
         drop(seen);
+        if delivery.term.excuses(begun, self.config.handler_timeout) {
+            over.0 = over.0.excused();
+        }
         self.meters.handled(HandlerEnd::from(&over.0), begun.elapsed());
-        if !matches!(over.0, Ended::Interrupted { .. }) {
+        // A term that is bounded is as long as it is: no lease follows what handlers take.
+        if !matches!(over.0, Ended::Interrupted { .. }) && !delivery.term.is_bounded() {
             self.visibility.took(begun.elapsed());
         }
         over
@@ -277,7 +277,7 @@ impl Jobs {
         claim: &ExecutionLease,
         (delivery, slot): (&Delivery, &Slot),
     ) -> (Ended, impl Sized) {
-        let bounds = run::Bounds { lease: &claim.lease, grace: self.cancel_grace, halt: &self.halt, slot };
+        let bounds = run::Bounds::new(&claim.lease, &delivery.term, slot);
         let (mut ended, task) = self.run(work, cx, bounds, delivery).await;
         if let Some(task) = task {
             self.stuck.watch(&self.name, claim.pk.clone(), task);
@@ -298,9 +298,10 @@ impl Jobs {
         message: Arc<Message>,
         claim: &Arc<ExecutionLease>,
         (part, attempt): (Part, u32),
+        term: &Term,
     ) -> Arc<JobContext> {
         let steps = Steps::Recorded(Recorder::new(Arc::clone(claim), self.clock.clone(), part));
-        self.context(message, Some(&claim.pk), claim.fence.0, attempt, steps)
+        self.context(message, Some(&claim.pk), claim.fence.0, (attempt, term), steps)
     }
 
     fn context(
@@ -308,10 +309,10 @@ impl Jobs {
         message: Arc<Message>,
         pk: Option<&Pk>,
         fence: u64,
-        attempt: u32,
+        (attempt, term): (u32, &Term),
         steps: Steps,
     ) -> Arc<JobContext> {
-        let (deadline, _) = watch::channel(Instant::now() + self.config.handler_timeout);
+        let (deadline, _) = watch::channel(Instant::now() + term.budget(self.config.handler_timeout));
         Arc::new(JobContext {
             queue: Arc::clone(&self.name),
             message,

@@ -17,8 +17,10 @@ use tokio::{
 
 use crate::clock::{Clock, Millis, Moment};
 
+pub(crate) use term::Term;
 pub(crate) use visibility::Visibility;
 
+mod term;
 mod visibility;
 
 /// A point in time on both clocks; it has come when either says so. The monotonic clock stands still while a machine is

@@ -76,7 +76,8 @@
 //!
 //! Features, none of them on by default: `http` has handlers that are apps in any language; `serve` tells how a worker is over
 //! HTTP, counts for Prometheus, and lets apps and programs record steps; `s3` fetches bodies that are in S3; `otel` links spans to
-//! their producers' and tells handlers of ours, and lets the binary send them; `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
+//! their producers' and tells handlers of ours, and lets the binary send them; `lambda` runs the same handlers under AWS
+//! Lambda (`lambda::run`); `cli` builds the `leasehold` binary, which runs apps and programs as handlers; `demo` embeds SQS and DynamoDB in the
 //! process, for `leasehold demo` and `dev` and for tests. (`planted` and `fuzzing` are for this package's own tests.)
 //!
 //! # The life of a message
@@ -138,6 +139,10 @@ mod fit;
 
 // Tools for those who run it.
 pub mod ops;
+
+// The same jobs and settlements without polls.
+#[cfg(feature = "lambda")]
+pub mod lambda;
 
 // How it is, for those who ask, and what it counts.
 pub mod status;

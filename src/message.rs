@@ -14,7 +14,12 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{clock::Millis, lease::Lease, settle::dead_letter, telemetry::InHand};
+use crate::{
+    clock::Millis,
+    lease::{Lease, Term},
+    settle::dead_letter,
+    telemetry::InHand,
+};
 
 pub(crate) use about::{About, MALFORMED};
 
@@ -134,6 +139,8 @@ pub(crate) struct Delivery {
     pub(crate) handle: ReceiptHandle,
     /// Until when SQS hides the message from others, as far as we know.
     pub(crate) lease: Lease,
+    /// How long there is for it here, whatever its leases say.
+    pub(crate) term: Term,
     /// SQS gives the message to nobody but the dead-letter queue after this receive (rule T6).
     pub(crate) is_last: bool,
     /// Locked for single lines.

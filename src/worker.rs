@@ -34,20 +34,20 @@ mod board;
 mod brake;
 mod check;
 mod configured;
-mod control;
+pub(crate) mod control;
 mod drain;
 mod endpoint;
-mod hall;
+pub(crate) mod hall;
 mod history;
 pub(crate) mod lanes;
 mod needless;
 mod outcome;
 mod pace;
-mod poll;
+pub(crate) mod poll;
 mod pulse;
 mod report;
-mod site;
-mod tending;
+pub(crate) mod site;
+pub(crate) mod tending;
 mod work;
 
 /// A worker being built. Nothing is checked and nothing is called before [`run`](Self::run), which tells every problem at
@@ -155,6 +155,19 @@ impl Worker {
         self
     }
 
+    /// Looks at everything as before a start, for whoever gets deliveries otherwise than by polls. What does not suit it is
+    /// a problem, beside all others.
+    #[cfg(feature = "lambda")]
+    pub(crate) async fn checked(
+        mut self,
+        suits: impl FnOnce(&mut Config) -> Vec<Problem>,
+    ) -> Result<Checked, WorkerError> {
+        if let Ok(config) = &mut self.config {
+            self.problems.extend(suits(config));
+        }
+        check::check(self).await
+    }
+
     /// Works until told to stop, then drains, and is gone before `DRAIN_TIMEOUT`.
     ///
     /// The first stage of `shutdown` drains: nothing new is received, and what runs may go on for `DRAIN_TIMEOUT` less
@@ -209,11 +222,11 @@ pub enum WorkerError {
 }
 
 /// A worker whose checks have passed.
-struct Checked {
-    site: Arc<Site>,
-    halls: Vec<Arc<Hall>>,
+pub(crate) struct Checked {
+    pub(crate) site: Arc<Site>,
+    pub(crate) halls: Vec<Arc<Hall>>,
     /// Queues that were not started, because something is wrong with them.
-    missing: Vec<String>,
+    pub(crate) missing: Vec<String>,
 }
 
 async fn run(checked: Checked, shutdown: &Shutdown) -> StopReport {

@@ -147,6 +147,13 @@ pub(crate) fn settings_of_ours() -> impl Iterator<Item = OsString> {
     std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
 }
 
+/// Whether this process runs under Lambda, which says where its invocations are to be had.
+/// <https://docs.aws.amazon.com/lambda/latest/dg/runtimes-custom.html>
+#[cfg(feature = "lambda")]
+pub(crate) fn is_lambda() -> bool {
+    std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
+}
+
 /// Who runs this process, by the name that the system's login set; `None` where it set none, as in most containers.
 #[must_use]
 pub fn user() -> Option<String> {

@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 
 use crate::{
     causes::in_full,
-    clock::{Clock, Millis, Moment},
+    clock::{Clock, Millis},
     lease::{Beat, Lease},
     queue::LONGEST_VISIBILITY,
     seldom::seldom,
@@ -89,19 +89,18 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 const STEP_TRIES: u32 = 3;
 
 impl ExecutionLease {
-    /// For a record that was just claimed by a call sent at `sent`.
+    /// For a record that was just claimed; the lease counts from before that call.
     pub(crate) fn new(
         (guard, store): (Arc<dyn Guard>, Arc<Circuit>),
         clock: Clock,
         mut record: Record,
-        sent: Moment,
-        length: Duration,
+        lease: Lease,
         done_ttl: Duration,
     ) -> Self {
         Self {
             guard,
             store,
-            lease: Lease::new(clock.clone(), sent, length),
+            lease,
             clock,
             pk: record.pk.clone(),
             fence: record.fence,

@@ -63,7 +63,7 @@ async fn fetch(jobs: &Jobs, delivery: &Delivery, pointer: &Pointer) -> Result<St
         // A body that is there counts. What is dropped has only been read.
         biased;
         answer = bodies.get(pointer, LARGEST_BODY) => answer,
-        () = jobs.halt.cancelled() => {
+        () = delivery.term.halt.cancelled() => {
             return Err(Unopened::Later(later(delivery, jobs.clock.wall(), Delayed::Interrupted)));
         }
         () = delivery.lease.ends_within(Duration::ZERO) => {

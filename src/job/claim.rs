@@ -44,7 +44,7 @@ pub(super) async fn claim(
     let mut found: Option<(Box<Record>, TakeOverKind)> = None;
     for _ in 0..CLAIM_TRIES {
         let sent = jobs.clock.now();
-        let length = jobs.visibility.in_force();
+        let length = delivery.term.claim(jobs.visibility.in_force(), sent);
         let claim = jobs.new_claim(pk, identity, &delivery.message, (sent.wall, length));
         let (answer, kind) = match found.take() {
             None => (insisted(jobs, || guard.claim(&claim)).await, None),
@@ -76,7 +76,8 @@ pub(super) async fn claim(
                 }
                 let guard = (Arc::clone(guard), Arc::clone(&jobs.store));
                 let done_ttl = jobs.config.done_ttl;
-                return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, sent, length, done_ttl));
+                let lease = delivery.term.lease(&jobs.clock, sent, length);
+                return Ok(ExecutionLease::new(guard, jobs.clock.clone(), *record, lease, done_ttl));
             }
             // Swept, or given up, between the refusal and the takeover: there is nothing in the way any more.
             Ok(Claimed::Refused(None)) => {}

@@ -150,7 +150,7 @@ impl Jobs {
                 return Again { failure: None, not_before: None, settlement };
             }
             Next::Interrupted | Next::StillRunning(_) | Next::Confirm | Next::Bury(_) => {
-                let settlement = later(delivery, self.after_an_interruption(), Delayed::Interrupted);
+                let settlement = later(delivery, self.after_an_interruption(delivery), Delayed::Interrupted);
                 return Again { failure: None, not_before: None, settlement };
             }
         };
@@ -158,15 +158,15 @@ impl Jobs {
         Again { failure, not_before: Some(until), settlement: later(delivery, until, why) }
     }
 
-    pub(super) fn backoff(&self, n: u32) -> Duration {
+    pub(crate) fn backoff(&self, n: u32) -> Duration {
         let (base, cap) = (self.config.backoff.base, self.config.backoff.cap);
         self.clock.backoff((base, cap), n)
     }
 
-    /// At once when this worker stops, for others are there. Else what interrupted the run (a store that is slow or does
+    /// At once when this worker stops or its invocation ends, for others are there. Else what interrupted the run (a store that is slow or does
     /// not renew) is likely to meet the next one too, and each costs a receive.
-    fn after_an_interruption(&self) -> Millis {
-        let wait = if self.halt.is_cancelled() { Duration::ZERO } else { self.backoff(1) };
+    fn after_an_interruption(&self, delivery: &Delivery) -> Millis {
+        let wait = if delivery.term.is_over() { Duration::ZERO } else { self.backoff(1) };
         self.clock.wall() + wait
     }
 

@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 use crate::{
     guard::Failure,
     handler::{CancelCause, HandlerError, HandlerResult, JobContext, Work, context::Elsewhere},
-    lease::Lease,
+    lease::{Lease, Term},
     testing::{Planted, planted},
     trace,
 };
@@ -30,13 +30,17 @@ pub(super) struct Bounds<'a> {
     pub(super) lease: &'a Lease,
     /// How long a run may take to come to an end when it is told to.
     pub(super) grace: Duration,
-    /// The worker stops and no longer waits.
+    /// The worker stops, or its invocation ends, and no longer waits.
     pub(super) halt: &'a CancellationToken,
     /// The place that the run takes.
     pub(super) slot: &'a Slot,
 }
 
-impl Bounds<'_> {
+impl<'a> Bounds<'a> {
+    pub(super) fn new(lease: &'a Lease, term: &'a Term, slot: &'a Slot) -> Self {
+        Self { lease, grace: term.grace, halt: &term.halt, slot }
+    }
+
     /// Whether a run may begin. Nothing new starts (rule L1) when the claim was answered so late that the run would be
     /// cancelled as it begins.
     pub(super) fn allow_a_begin(&self) -> bool {

@@ -90,7 +90,7 @@ async fn undo(
     delivery.about().attempt = Some(attempt);
     let undoing = Arc::new(Undo { work: opened.work, answer: OnceLock::new() });
     let work: Arc<dyn Work> = Arc::<Undo>::clone(&undoing);
-    let cx = jobs.guarded_context(opened.message, claim, (Part::Undo, attempt));
+    let cx = jobs.guarded_context(opened.message, claim, (Part::Undo, attempt), &delivery.term);
     let (ended, _unwritten) = jobs.run_guarded(work, cx, claim, (delivery, slot)).await;
     match jobs.next(ended, &claim.pk.0, attempt, delivery.is_last) {
         Next::Confirm => {

@@ -17,7 +17,7 @@ use crate::{
 use super::hall::Hall;
 
 /// How long a word takes to be heard: short for a person who waits for it, and twelve half-priced reads a minute.
-pub(super) const LOOK: Duration = Duration::from_secs(5);
+pub(crate) const LOOK: Duration = Duration::from_secs(5);
 
 /// Where the word on one queue stands, and what was heard of it.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::{
     config::{OutagePolicy, explain::longest_wait},
     guard::outage::Circuit,
     job::{Jobs, Slots},
-    lease::Tick,
+    lease::{Term, Tick},
     settle::Desk,
 };
 
@@ -22,6 +22,9 @@ pub(crate) struct Hall {
     pub(crate) jobs: Jobs,
     pub(crate) desk: Desk,
     pub(crate) fifo: bool,
+    /// What its own settings are, if that could be looked up.
+    #[cfg(feature = "lambda")]
+    pub(crate) facts: Option<crate::queue::QueueFacts>,
     /// From this receive on SQS gives a message to nobody but the dead-letter queue.
     pub(crate) max_receive_count: Option<u32>,
     pub(crate) drain_timeout: Duration,
@@ -51,6 +54,8 @@ pub(crate) struct Hall {
     pub(crate) paused: Arc<Circuit>,
     /// Nothing new is begun.
     pub(crate) drain: CancellationToken,
+    /// How long there is for what is received: as long as the worker stays.
+    pub(crate) term: Term,
     /// Every poll has come back: what is given back from now on is not received by ourselves.
     pub(crate) polled: CancellationToken,
     /// The drain's time is over: what is still in hand is cut off.
@@ -67,7 +72,7 @@ const TRIAL: usize = 3;
 
 impl Hall {
     /// Looks at what operators have said of the queue, and does it.
-    pub(super) async fn heed_operators(&self) {
+    pub(crate) async fn heed_operators(&self) {
         if let Some(word) = &self.word {
             word.heed(self).await;
         }
@@ -81,7 +86,7 @@ impl Hall {
     }
 
     /// What is away, if something is that makes receiving pointless.
-    pub(super) fn open_circuit(&self) -> Option<&Circuit> {
+    pub(crate) fn open_circuit(&self) -> Option<&Circuit> {
         self.circuits().find(|circuit| circuit.is_open())
     }
 
@@ -91,7 +96,7 @@ impl Hall {
     }
 
     /// All that can pause the queue.
-    pub(super) fn circuits(&self) -> impl Iterator<Item = &Circuit> {
+    pub(crate) fn circuits(&self) -> impl Iterator<Item = &Circuit> {
         let store = self.remembers().then_some(&*self.jobs.store);
         self.own_circuits().chain(store)
     }

@@ -123,7 +123,7 @@ impl Hall {
     }
 
     /// Sends the copy of what has failed for good, and tells of it.
-    async fn dead_letter(&self, head: &Delivery, dead: DeadLetter) -> Settlement {
+    pub(crate) async fn dead_letter(&self, head: &Delivery, dead: DeadLetter) -> Settlement {
         head.about().buried(&dead.note);
         if dead.is_news(&self.desk.dead_letters, head.message.receive_count) {
             self.brake.failed(&dead.note.code);
@@ -152,7 +152,7 @@ impl Hall {
 
     /// What is not to be run now: visible at once, but for a last receive, after which SQS would give the message to the
     /// dead-letter queue without a reason; that one keeps what is left of its timeout.
-    fn given_back(&self, delivery: &Delivery) -> Settlement {
+    pub(crate) fn given_back(&self, delivery: &Delivery) -> Settlement {
         if delivery.lease.is_over() {
             return Settlement::Leave(Left::LeaseOver);
         }
@@ -161,7 +161,7 @@ impl Hall {
     }
 
     /// On the last receive nothing is delayed or given back (rule T6).
-    fn unless_last(&self, delivery: &Delivery, settlement: Settlement) -> Settlement {
+    pub(crate) fn unless_last(&self, delivery: &Delivery, settlement: Settlement) -> Settlement {
         match settlement {
             Settlement::Held { until, why } if !delivery.is_last => {
                 let until = until + self.held_jitter(delivery.message.receive_count);
@@ -181,11 +181,19 @@ impl Hall {
 
     /// Settles, tells and counts.
     async fn settle(&self, delivery: Delivery, settlement: Settlement) -> Settled {
+        self.settled(delivery, |delivery| settle(&self.desk, delivery, settlement)).await
+    }
+
+    /// Tells and counts how a delivery is settled.
+    pub(crate) async fn settled<F>(&self, delivery: Delivery, settle: impl FnOnce(Delivery) -> F) -> Settled
+    where
+        F: Future<Output = Settled>,
+    {
         let told = Told::of(&self.jobs.name, &delivery);
         if delivery.lease.is_over() {
             self.jobs.meters.lost(LeaseKind::Delivery);
         }
-        let settled = settle(&self.desk, delivery, settlement).instrument(trace::settle(self.jobs.at_sqs())).await;
+        let settled = settle(delivery).instrument(trace::settle(self.jobs.at_sqs())).await;
         let outcome = Outcome::from(&settled);
         told.settled(&settled, outcome, self.drain.is_cancelled());
         match &settled {

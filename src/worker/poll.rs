@@ -22,7 +22,7 @@ use crate::{
     clock::Moment,
     guard::outage::Circuit,
     job::Slot,
-    lease::{Deadline, Lease},
+    lease::{Deadline, Lease, Term},
     message::Delivery,
     queue::{LARGEST_MESSAGE, LONGEST_VISIBILITY, Received},
     seldom::seldom,
@@ -62,7 +62,7 @@ const GATHER: Duration = Duration::from_millis(100);
 const WORTH_A_RECEIVE: usize = 3;
 
 /// Kept clear of SQS's 12 hours, for clocks and calls take time.
-const CAP_MARGIN: Duration = Duration::from_secs(60);
+pub(crate) const CAP_MARGIN: Duration = Duration::from_secs(60);
 
 /// How long a poller waits for the outcome of the work that it brought for a trial.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -227,7 +227,7 @@ fn begin(
     let mut begun: Vec<(Option<String>, VecDeque<Delivery>)> = Vec::new();
     for received in received {
         let group = received.message.group.clone().filter(|_| hall.fifo && !planted(Planted::GroupInPieces));
-        let delivery = delivery(hall, received, lease);
+        let delivery = delivery(hall, received, leased(hall, lease), hall.term.clone());
         match begun.iter_mut().find(|(of, _)| group.is_some() && *of == group) {
             Some((_, lane)) => lane.push_back(delivery),
             None => begun.push((group, VecDeque::from([delivery]))),
@@ -246,9 +246,13 @@ fn begin(
     }
 }
 
-fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)) -> Delivery {
-    let lease = Lease::new(hall.jobs.clock.clone(), start, length)
-        .capped(Deadline::after(start, LONGEST_VISIBILITY - CAP_MARGIN));
+/// The lease of what comes with such a receive.
+fn leased(hall: &Hall, (start, length): (Moment, Duration)) -> Lease {
+    Lease::new(hall.jobs.clock.clone(), start, length).capped(Deadline::after(start, LONGEST_VISIBILITY - CAP_MARGIN))
+}
+
+/// What was received, from now on in hand.
+pub(crate) fn delivery(hall: &Hall, received: Received, lease: Lease, term: Term) -> Delivery {
     let is_last = hall.max_receive_count.is_some_and(|most| received.message.receive_count >= most);
     let now = hall.jobs.clock.wall();
     let in_hand = hall.jobs.meters.receives(received.message.sent_at.map(|sent| now.since(sent)));
@@ -256,6 +260,7 @@ fn delivery(hall: &Hall, received: Received, (start, length): (Moment, Duration)
         message: Arc::new(received.message),
         handle: received.handle,
         lease,
+        term,
         is_last,
         about: Mutex::default(),
         failed: AtomicU32::new(0),

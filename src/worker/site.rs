@@ -26,7 +26,7 @@ use crate::{
     },
     handler::{ErasedHandler, remote::Runs},
     job::{BodiesAway, Jobs, Slots, Stuck, Told, Watch},
-    lease::{Tick, Visibility},
+    lease::{Term, Tick, Visibility},
     queue::{BATCH, Broker},
     seldom::Seldom,
     settle::Desk,
@@ -50,8 +50,8 @@ pub(super) type Adapters = (Arc<dyn Broker>, Arc<dyn Guard>, Option<Arc<dyn Bodi
 pub(super) type Handlers = BTreeMap<String, Arc<dyn ErasedHandler>>;
 
 /// What the queues of one worker share.
-pub(super) struct Site {
-    pub(super) config: Config,
+pub(crate) struct Site {
+    pub(crate) config: Config,
     handlers: Handlers,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) guard: Arc<dyn Guard>,
@@ -59,7 +59,7 @@ pub(super) struct Site {
     /// The guard, with its answers told to `store`.
     watched: Arc<dyn Guard>,
     pub(super) store: Arc<Circuit>,
-    pub(super) clock: Clock,
+    pub(crate) clock: Clock,
     /// A name for this worker, for a person who reads a record.
     worker: String,
     /// Places for running handlers over all queues, if that is limited.
@@ -153,6 +153,8 @@ impl Site {
         let own = facts.map(|facts| facts.visibility);
         Some(Hall {
             drain_timeout: self.config.drain_timeout,
+            #[cfg(feature = "lambda")]
+            facts: facts.cloned(),
             fifo: facts.map_or_else(|| queue.address.to_string().ends_with(".fifo"), |facts| facts.fifo),
             max_receive_count: facts.and_then(|facts| facts.redrive.as_ref()).map(|policy| policy.max_receive_count),
             slots: Slots::new(queue.concurrency, self.total.clone()),
@@ -170,6 +172,7 @@ impl Site {
             word: self.word(&queue),
             paused: circuit(format!("intake of {name}"), Ends::Resume),
             drain: self.drain.clone(),
+            term: Term::open(self.halt.clone(), self.config.cancel_grace),
             polled: CancellationToken::new(),
             gone: CancellationToken::new(),
             desk,
@@ -178,7 +181,6 @@ impl Site {
                 namespace: self.config.namespace.clone(),
                 key_hash: self.config.key_hash,
                 clock_skew: self.config.clock_skew,
-                cancel_grace: self.config.cancel_grace,
                 visibility: Visibility::new(name.into(), range.floor, range.ceiling, own),
                 remote: self.remote.clone().filter(|_| handler.is_outside()),
                 handler,
@@ -196,7 +198,6 @@ impl Site {
                 meters: Meters::new(&self.telemetry, name, queue.address.queue_name()),
                 envelope_told: Told::default(),
                 absurd: Mutex::default(),
-                halt: self.halt.clone(),
                 seldom,
                 config: queue,
             },

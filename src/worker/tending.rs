@@ -15,7 +15,7 @@ use crate::{
 use super::{control, hall::Hall, pulse::Pulse, site::Site};
 
 /// Tends the circuit of the guard's store.
-pub(super) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {
+pub(crate) fn tend_store(site: &Site, tending: &mut JoinSet<()>) {
     let (guard, store) = (Arc::clone(&site.guard), Arc::clone(&site.store));
     tending.spawn(async move {
         store.tend(true, || async { guard.probe().await.map_err(|error| in_full(&error)) }).await;
@@ -56,7 +56,7 @@ pub(super) fn protect(site: &Arc<Site>) -> JoinSet<()> {
 }
 
 /// Tends a queue's own circuits.
-pub(super) fn tend_queue(hall: &Arc<Hall>, tending: &mut JoinSet<()>) {
+pub(crate) fn tend_queue(hall: &Arc<Hall>, tending: &mut JoinSet<()>) {
     let (handler, there) = (Arc::clone(&hall.jobs.handler), Arc::clone(&hall.jobs.there));
     tending.spawn(async move {
         there.tend(false, || async { handler.probe().await.map_err(|error| error.to_string()) }).await;

@@ -24,6 +24,8 @@ mod hole;
 mod http;
 mod jobs;
 mod kill;
+#[cfg(feature = "lambda")]
+mod lambda;
 mod moments;
 mod outage;
 mod pause;

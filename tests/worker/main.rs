@@ -17,6 +17,8 @@ mod envelopes;
 mod guarding;
 mod holding;
 mod jobs;
+#[cfg(feature = "lambda")]
+mod lambda;
 mod lanes;
 mod leases;
 mod life;

@@ -9,6 +9,7 @@ use crate::{
         memory::MemoryGuard,
         outage::{Circuit, Ends},
     },
+    lease::Lease,
     testing::{Faults, FaultyGuard},
 };
 
@@ -29,5 +30,6 @@ pub(crate) async fn claimed(length: Duration) -> (ExecutionLease, Clock, MemoryG
     };
     let Ok(Claimed::Mine(record)) = guard.claim(&claim).await else { panic!("not claimed") };
     let circuit = Arc::new(Circuit::new("store", Ends::Probe, clock.clone()));
-    (ExecutionLease::new((guard, circuit), clock.clone(), *record, sent, length, length), clock, table, faults)
+    let lease = Lease::new(clock.clone(), sent, length);
+    (ExecutionLease::new((guard, circuit), clock.clone(), *record, lease, length), clock, table, faults)
 }

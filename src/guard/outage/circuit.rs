@@ -26,6 +26,8 @@ use crate::{
 
 pub(crate) use ends::{Ends, Told};
 
+#[cfg(feature = "lambda")]
+mod due;
 mod ends;
 
 /// Calls in a row that came to nothing, before it is an outage (rule G8): a single one says nothing about the others.

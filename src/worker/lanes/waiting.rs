@@ -87,8 +87,8 @@ impl Hall {
 
     /// What ends a delivery's time in hand before its work is done: the drain; for a last receive the end of the drain, for
     /// it would never come again (rule T6).
-    pub(super) fn stop(&self, delivery: &Delivery) -> &CancellationToken {
-        if delivery.is_last { &self.jobs.halt } else { &self.drain }
+    pub(super) fn stop<'a>(&'a self, delivery: &'a Delivery) -> &'a CancellationToken {
+        if delivery.is_last { &delivery.term.halt } else { &self.drain }
     }
 
     pub(super) fn is_near(&self, until: Millis) -> bool {

@@ -21,6 +21,7 @@ use crate::{
         execution::ExecutionLease,
         outage::{Circuit, Ends},
     },
+    lease::Lease,
 };
 
 fn claim(owner: &str) -> Claim {
@@ -169,10 +170,11 @@ async fn g12_every_try_of_a_commit_is_the_same_request_and_begins_with_the_recor
         .output(|| TransactWriteItemsOutput::builder().build())
         .build();
     let clock = Clock::simulated(1, 0);
-    let (sent, lease) = (clock.now(), Duration::from_secs(30));
+    let length = Duration::from_secs(30);
+    let lease = Lease::new(clock.clone(), clock.now(), length);
     let guard: Arc<dyn Guard> = Arc::new(guard(&rule));
     let circuit = Arc::new(Circuit::new("store", Ends::Probe, clock.clone()));
-    let claim = ExecutionLease::new((guard, circuit), clock, claim("me").record(), sent, lease, lease);
+    let claim = ExecutionLease::new((guard, circuit), clock, claim("me").record(), lease, length);
     assert_eq!(claim.commit(commit().writes).await.unwrap(), Committed::Applied);
     assert_eq!(rule.num_calls(), 4);
     let seen = seen.lock().unwrap();
