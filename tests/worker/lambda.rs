@@ -152,7 +152,7 @@ async fn t2_a_failed_attempt_is_returned_and_hidden_for_its_back_off() {
 async fn what_is_not_due_or_has_nobody_to_do_it_is_returned_and_counts_as_no_attempt() {
     let lambda = Lambda::new(&[]).await;
     let later = lambda.send("a", r#","first":["not_yet"]"#);
-    assert_eq!(lambda.invoked().await, [later.clone()]);
+    assert_eq!(lambda.invoked().await, std::slice::from_ref(&later));
     let hidden = lambda.hidden_for().await.as_secs();
     assert!((6..=8).contains(&hidden), "{hidden}");
     assert_eq!(lambda.invoked().await, NONE);
@@ -223,7 +223,8 @@ async fn g7_a_duplicate_in_the_same_batch_is_looked_at_again_behind_its_twin() {
     // Of one that failed, the twin waits for the same back-off.
     let mut twins = [lambda.send("b", r#","first":["fail"]"#), lambda.send("b", r#","first":["fail"]"#)];
     let mut returned = lambda.invoked().await;
-    (twins.sort(), returned.sort());
+    twins.sort();
+    returned.sort();
     assert_eq!((returned, lambda.book.runs("b").len()), (twins.to_vec(), 1));
 }
 
@@ -297,7 +298,7 @@ async fn d3_an_answer_goes_out_in_time_whatever_aws_does() {
 async fn l5_nothing_is_begun_when_there_is_no_time_or_the_delivery_is_over() {
     let lambda = Lambda::new(&[]).await;
     let id = lambda.send("a", "");
-    assert_eq!(lambda.invoked_for(Duration::from_millis(1)).await, [id.clone()]);
+    assert_eq!(lambda.invoked_for(Duration::from_millis(1)).await, std::slice::from_ref(&id));
     let batch = lambda.receive().await;
     let mut late = event("jobs", &batch);
     late.records[0].attributes.insert("ApproximateReceiveCount".into(), "1".into());
