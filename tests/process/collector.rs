@@ -207,7 +207,7 @@ async fn a_collector_that_goes_and_comes_back_costs_nothing_but_its_spans() {
     bench.poll("spans come", async || !collector.spans("process jobs").is_empty()).await;
     let address = collector.dies().await;
     bench.send(0..10).await;
-    worker.says_times("cannot be sent to the collector", 1).await;
+    worker.says("spans cannot be sent to the collector").await;
     bench.poll("all is done", async || bench.messages().await == 0).await;
     let collector = Collector::at(address).await;
     bench.send(["b"]).await;
@@ -221,4 +221,29 @@ async fn a_collector_that_goes_and_comes_back_costs_nothing_but_its_spans() {
     assert!((1..=2).contains(&told), "{:#?}", ended.log);
     assert!(ended.log.iter().any(|line| line.contains("were not sent to the collector")), "{:#?}", ended.log);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_for_cloudwatch_are_lines_of_the_log_that_end_with_the_process() {
+    let bench = Bench::new().await;
+    bench.send(0..3).await;
+    let mut worker = bench.settings("exit 0").set("LEASEHOLD_EMF_NAMESPACE", "Shop/Prod").start();
+    worker.settles(3).await;
+    let ended = worker.stops().await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{:#?}", ended.log);
+    let lines = ended.log.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let metrics: Vec<_> = lines.filter(|line| !line["_aws"].is_null()).collect();
+    let done = metrics.iter().find(|line| line["outcome"] == "done").expect("what was done");
+    assert_eq!((&done["queue"], &done["leasehold.messages.settled"]), (&"jobs".into(), &3.into()), "{done}");
+    assert_eq!(done["_aws"]["CloudWatchMetrics"][0]["Namespace"], "Shop/Prod");
+    // Both cannot be had, and that is told with what to set.
+    let collector = Collector::start().await;
+    let both = collector.settings(bench.settings("exit 0")).set("LEASEHOLD_EMF_NAMESPACE", "Shop/Prod");
+    let refused = both.start().ends().await;
+    assert_eq!(refused.code, Some(78), "{}", refused.stderr);
+    assert!(refused.stderr.contains("OTEL_METRICS_EXPORTER=none"), "{}", refused.stderr);
+    let mut apart = both.set("OTEL_METRICS_EXPORTER", "none").start();
+    apart.says("\"receiving\"").await;
+    let apart = apart.stops().await;
+    assert_eq!(apart.code, Some(0), "{}", apart.stderr);
 }
