@@ -23,7 +23,6 @@ pub(crate) struct Term {
 
 /// The time of one invocation.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(any(test, feature = "lambda")), expect(dead_code, reason = "a worker does not know its end"))]
 struct Span {
     begun: Instant,
     /// From here on nothing runs but what is coming to its end.
@@ -34,12 +33,6 @@ struct Span {
 
 /// A budget ends so long before the halt, lest it be chance which of the two ends a run.
 const BEFORE_THE_HALT: Duration = Duration::from_millis(10);
-
-/// A run is not begun for less than this part of an invocation, or for less than [`LEAST_RUN`].
-const LEAST_PART: u32 = 10;
-
-/// Enough for most handlers to come to their end.
-const LEAST_RUN: Duration = Duration::from_secs(1);
 
 impl Term {
     /// As long as the worker stays, which it does not know.
@@ -61,6 +54,10 @@ impl Term {
     /// Whether there is time to begin something.
     #[cfg(any(test, feature = "lambda"))]
     pub(crate) fn allows_a_begin(&self) -> bool {
+        /// A run is not begun for less than this part of an invocation, or for less than [`LEAST_RUN`].
+        const LEAST_PART: u32 = 10;
+        /// Enough for most handlers to come to their end.
+        const LEAST_RUN: Duration = Duration::from_secs(1);
         let enough = |span: &Span| {
             let least = (span.halts_at.saturating_duration_since(span.begun) / LEAST_PART).min(LEAST_RUN);
             span.halts_at.saturating_duration_since(Instant::now()) > least
