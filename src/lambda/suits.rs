@@ -114,7 +114,13 @@ mod tests {
 
     #[test]
     fn what_nobody_could_keep_is_a_problem() {
-        let mut all = config(&[("QUEUES", "a,b"), ("A_RATE", "10"), ("B_S3_PAYLOAD", "fetch-delete"), ("B_NAME", "a")]);
+        let mut all = config(&[
+            ("QUEUES", "a,b"),
+            ("A_RATE", "10"),
+            ("B_S3_PAYLOAD", "fetch-delete"),
+            ("B_S3_BUCKETS", "bodies"),
+            ("B_URL", "https://sqs.eu-west-1.amazonaws.com/123456789012/a"),
+        ]);
         let told: Vec<_> = suit(&mut all).iter().map(ToString::to_string).collect();
         assert_eq!(told.len(), 3, "{told:?}");
         assert!(told[0].contains("MaximumConcurrency") && told[1].contains("fetch-delete"), "{told:?}");

@@ -91,7 +91,8 @@ async fn check_under_load(mood: Mood) {
     let proxy = Proxy::before(bench.engine.endpoint()).await.with("*", Fault::RefuseExpired, |_| true);
     let settings = bench.settings("$begin; $wait; $end").short_leases();
     let settings = settings
-        .set("LEASEHOLD_VISIBILITY_TIMEOUT", "10s")
+        // Long enough that a busy machine alone makes no beat late.
+        .set("LEASEHOLD_VISIBILITY_TIMEOUT", "20s")
         .set("LEASEHOLD_CONCURRENCY", LOAD.to_string())
         .set("LEASEHOLD_HTTP_ADDR", "127.0.0.1:0");
     let mut worker = agent.credit(settings).behind(&proxy).start();
@@ -108,7 +109,7 @@ async fn check_under_load(mood: Mood) {
     bench.poll("a renewal in spite of it", async || agent.handed_out().1 > before).await;
     worker.runs_for(LONG_LIFE.saturating_sub(since.elapsed()) + SPARE).await;
     let beats = worker.metric("leasehold_beats_total", "result=\"renewed\"").await;
-    assert!(beats >= 4.0 * 20.0, "{beats}");
+    assert!(beats >= 2.0 * 20.0, "{beats}");
     for none in ["leasehold_beats_late_total", "leasehold_leases_lost_total"] {
         let count = worker.metric(none, "").await;
         assert!(count < 0.5, "{none}: {count}");
