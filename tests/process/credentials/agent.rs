@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::KEY;
+use super::{KEY, LIFE};
 use crate::worker::Settings;
 
 /// What the worker proves itself with to the endpoint.
@@ -41,8 +41,6 @@ pub(super) enum Mood {
 #[derive(Debug)]
 struct State {
     mood: Mood,
-    /// Of each set.
-    life: Duration,
     /// When the last set was handed out, and how many were.
     handed_out: Option<(Instant, usize)>,
 }
@@ -55,10 +53,10 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    pub(super) async fn new(life: Duration) -> Self {
+    pub(super) async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/role", listener.local_addr().expect("an address"));
-        let state = Arc::new(Mutex::new(State { mood: Mood::Well, life, handed_out: None }));
+        let state = Arc::new(Mutex::new(State { mood: Mood::Well, handed_out: None }));
         let (mut serving, of_all) = (JoinSet::new(), Arc::clone(&state));
         serving.spawn(async move {
             let mut connections = JoinSet::new();
@@ -103,7 +101,7 @@ async fn answer(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Result<
     let mut state = state.lock().expect("not poisoned");
     state.handed_out = Some((Instant::now(), state.handed_out.map_or(0, |(_, sets)| sets) + 1));
     // Whole seconds are written, rounded down, and so they are meant.
-    let ends = Millis((Clock::system().now().wall + state.life).0 / 1000 * 1000);
+    let ends = Millis((Clock::system().now().wall + LIFE).0 / 1000 * 1000);
     Ok(reply(
         200,
         json!({
