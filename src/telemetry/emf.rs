@@ -20,7 +20,7 @@ use super::METRICS;
 
 /// The labels that are dimensions. Each combination of values is a metric on the bill, so that what has many values (reason
 /// codes, operations) or always the same is summed up.
-const DIMENSIONS: [&str; 6] = ["queue", "outcome", "verdict", "lease", "circuit", "error.type"];
+pub const DIMENSIONS: [&str; 6] = ["queue", "outcome", "verdict", "lease", "circuit", "error.type"];
 
 /// So many metrics may be in one document, and so many values in one metric.
 const MOST: usize = 100;

@@ -1,9 +1,9 @@
 //! What the CloudWatch template asks of metrics is there. In CloudWatch a metric is found by all of its dimensions, and only so:
-//! its labels, but for those that are one with `queue` or would multiply what is paid for.
+//! those of its labels that are written as such.
 
 use std::collections::BTreeSet;
 
-use leasehold::telemetry::{METRICS, Metric};
+use leasehold::telemetry::{METRICS, Metric, emf::DIMENSIONS};
 use serde_json::Value;
 use yaml_rust2::Yaml;
 
@@ -26,8 +26,7 @@ fn wrong(asked: &Asked) -> Option<String> {
     let Some(metric) = METRICS.iter().find(|metric| metric.name == asked.metric) else {
         return Some(format!("{TEMPLATE}: there is no metric {}", asked.metric));
     };
-    let is_dimension = |label: &&&str| !label.starts_with("messaging.") && **label != "error.type";
-    let dimensions: BTreeSet<_> = metric.labels.iter().filter(is_dimension).copied().collect();
+    let dimensions: BTreeSet<_> = metric.labels.iter().copied().filter(|label| DIMENSIONS.contains(label)).collect();
     let of_asked: BTreeSet<_> = asked.dimensions.iter().map(|(name, _)| name.as_str()).collect();
     if of_asked != dimensions {
         return Some(format!("{TEMPLATE}: the dimensions of {} are {dimensions:?}, not {of_asked:?}", metric.name));
