@@ -11,21 +11,18 @@ use http_body_util::{BodyExt, Empty};
 use hyper::{
     Request, Response,
     body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
 };
-use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::{
     collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
     common::v1::{KeyValue, any_value::Value},
     trace::v1::{Span, span::SpanKind},
 };
 use prost::Message as _;
-use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     apps::post::{Letter, Post},
     bench::Bench,
+    stand_in::{ANY, StandIn},
     worker::{Settings, report},
 };
 
@@ -44,35 +41,32 @@ struct Taken {
 
 /// Ends when it is dropped.
 struct Collector {
-    address: SocketAddr,
+    served: StandIn,
     taken: Arc<Mutex<Taken>>,
-    serving: JoinSet<()>,
 }
 
 impl Collector {
     async fn start() -> Self {
-        Self::at("127.0.0.1:0").await
+        Self::at(ANY).await
     }
 
     async fn at(address: impl tokio::net::ToSocketAddrs) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a port");
-        let (address, taken) = (listener.local_addr().expect("an address"), Arc::new(Mutex::new(Taken::default())));
-        let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, Arc::clone(&taken)));
-        Self { address, taken, serving }
+        let taken = Arc::<Mutex<Taken>>::default();
+        let of_all = Arc::clone(&taken);
+        let served = StandIn::at(address, move |request| answer(Arc::clone(&of_all), request)).await;
+        Self { served, taken }
     }
 
     fn settings(&self, settings: Settings) -> Settings {
         settings
-            .set("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address))
+            .set("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.served.address))
             .set("OTEL_BSP_SCHEDULE_DELAY", "100")
             .set("OTEL_METRIC_EXPORT_INTERVAL", "200")
     }
 
     /// It is gone, and so are the connections to it.
-    async fn dies(mut self) -> SocketAddr {
-        self.serving.shutdown().await;
-        self.address
+    async fn dies(self) -> SocketAddr {
+        self.served.dies().await
     }
 
     fn taken<T>(&self, look: impl FnOnce(&Taken) -> T) -> T {
@@ -81,16 +75,6 @@ impl Collector {
 
     fn spans(&self, name: &str) -> Vec<Span> {
         self.taken(|taken| taken.spans.iter().filter(|span| span.name == name).cloned().collect())
-    }
-}
-
-async fn serve(listener: TcpListener, taken: Arc<Mutex<Taken>>) {
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let taken = Arc::clone(&taken);
-        let service = service_fn(move |request| answer(Arc::clone(&taken), request));
-        let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-        connections.spawn(async move { drop(serving.await) });
     }
 }
 

@@ -14,15 +14,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::{
     Request, Response,
     body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
 };
-use hyper_util::rt::TokioIo;
 use leasehold::{aws, embedded::Engine, guard::dynamodb::create_table};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
-    net::TcpListener,
     process::{Child, Command},
     sync::{
         Mutex, OnceCell,
@@ -32,7 +28,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::bench::SOON;
+use crate::{
+    bench::SOON,
+    stand_in::{ANY, StandIn},
+};
 
 /// What an invocation may take here: much for what ends by itself, little for what has to be cut off.
 const LONG: Duration = Duration::from_secs(60);
@@ -58,11 +57,10 @@ async fn bootstrap() -> PathBuf {
 /// Lambda's runtime interface.
 /// <https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html>
 struct Interface {
-    address: String,
+    served: StandIn,
     /// What is asked for next: the event, and the deadline.
     events: UnboundedSender<(Value, u64)>,
     told: UnboundedReceiver<Told>,
-    _serving: JoinSet<()>,
 }
 
 /// What the function tells the interface.
@@ -76,24 +74,11 @@ enum Told {
 
 impl Interface {
     async fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
         let (events, asked) = unbounded_channel();
         let (tell, told) = unbounded_channel();
         let asked = Arc::new(Mutex::new(asked));
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let (asked, tell) = (Arc::clone(&asked), tell.clone());
-                let service = service_fn(move |request| answer(request, Arc::clone(&asked), tell.clone()));
-                connections.spawn(async move {
-                    // It is cut off when the process is gone.
-                    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-                });
-            }
-        });
-        Self { address, events, told, _serving: serving }
+        let served = StandIn::at(ANY, move |request| answer(request, Arc::clone(&asked), tell.clone())).await;
+        Self { served, events, told }
     }
 
     async fn hears(&mut self) -> Told {
@@ -158,10 +143,11 @@ impl Function {
             make(&sqs, name, Some(&dead)).await;
         }
         let (program, interface) = (bootstrap().await, Interface::new().await);
+        let at = interface.served.address.to_string();
         let mut child = Command::new(program)
             .env_clear()
             .envs([
-                ("AWS_LAMBDA_RUNTIME_API", interface.address.as_str()),
+                ("AWS_LAMBDA_RUNTIME_API", at.as_str()),
                 ("AWS_LAMBDA_FUNCTION_NAME", "payments"),
                 ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256"),
                 ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST"),

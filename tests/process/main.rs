@@ -33,6 +33,7 @@ mod proxy;
 mod replies;
 mod run;
 mod send;
+mod stand_in;
 mod start;
 mod steps;
 mod stop;

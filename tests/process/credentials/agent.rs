@@ -10,20 +10,16 @@ use hyper::{
     Request, Response,
     body::{Bytes, Incoming},
     header::AUTHORIZATION,
-    server::conn::http1,
-    service::service_fn,
 };
-use hyper_util::rt::TokioIo;
 use leasehold::clock::{Clock, Millis};
 use serde_json::json;
-use tokio::{
-    net::TcpListener,
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use super::{KEY, LIFE};
-use crate::worker::Settings;
+use crate::{
+    stand_in::{ANY, StandIn},
+    worker::Settings,
+};
 
 /// What the worker proves itself with to the endpoint.
 const TOKEN: &str = "a-token-of-the-agent";
@@ -47,34 +43,23 @@ struct State {
 
 /// The endpoint. Ends when dropped.
 pub(super) struct Agent {
-    url: String,
+    served: StandIn,
     state: Arc<Mutex<State>>,
-    _serving: JoinSet<()>,
 }
 
 impl Agent {
     pub(super) async fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}/role", listener.local_addr().expect("an address"));
         let state = Arc::new(Mutex::new(State { mood: Mood::Well, handed_out: None }));
-        let (mut serving, of_all) = (JoinSet::new(), Arc::clone(&state));
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let state = Arc::clone(&of_all);
-                let service = service_fn(move |request| answer(request, Arc::clone(&state)));
-                let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-                // One that the worker has given up on is no error here.
-                connections.spawn(async move { drop(serving.await) });
-            }
-        });
-        Self { url, state, _serving: serving }
+        let of_all = Arc::clone(&state);
+        let served = StandIn::at(ANY, move |request| answer(request, Arc::clone(&of_all))).await;
+        Self { served, state }
     }
 
     /// The credentials of these settings come from here alone.
     pub(super) fn credit(&self, settings: Settings) -> Settings {
         let settings = settings.unset("AWS_ACCESS_KEY_ID").unset("AWS_SECRET_ACCESS_KEY");
-        settings.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", &self.url).set("AWS_CONTAINER_AUTHORIZATION_TOKEN", TOKEN)
+        let uri = format!("http://{}/role", self.served.address);
+        settings.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri).set("AWS_CONTAINER_AUTHORIZATION_TOKEN", TOKEN)
     }
 
     pub(super) fn is(&self, mood: Mood) {

@@ -9,15 +9,15 @@ use http_body_util::{BodyExt, Full};
 use hyper::{
     Method, Request, Response,
     body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
 };
-use hyper_util::rt::TokioIo;
 use leasehold::clock::Clock;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinSet, time::Instant};
+use tokio::time::Instant;
 
-use crate::worker::Settings;
+use crate::{
+    stand_in::{ANY, StandIn},
+    worker::Settings,
+};
 
 /// Of the cluster `production`.
 pub(super) const TASK: &str = "158d1c8083dd49d6b527399fd6414f5c";
@@ -45,36 +45,25 @@ struct State {
 
 /// The agent. Ends when dropped.
 pub(super) struct Agent {
-    url: String,
+    served: StandIn,
     state: Arc<Mutex<State>>,
-    _serving: JoinSet<()>,
 }
 
 impl Agent {
     pub(super) async fn new(mood: Mood) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
         let state = Arc::new(Mutex::new(State { mood, asked: Vec::new() }));
-        let (mut serving, of_all) = (JoinSet::new(), Arc::clone(&state));
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let state = Arc::clone(&of_all);
-                let service = service_fn(move |request| answer(request, Arc::clone(&state)));
-                let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-                // One that the worker has given up on is no error here.
-                connections.spawn(async move { drop(serving.await) });
-            }
-        });
-        Self { url, state, _serving: serving }
+        let of_all = Arc::clone(&state);
+        let served = StandIn::at(ANY, move |request| answer(request, Arc::clone(&of_all))).await;
+        Self { served, state }
     }
 
     /// These settings are of a worker in its task.
     pub(super) fn has(&self, settings: Settings) -> Settings {
+        let at = self.served.address;
         settings
             .set("LEASEHOLD_SCALE_IN_PROTECTION", "on")
-            .set("ECS_AGENT_URI", format!("{}/api/0123", self.url))
-            .set("ECS_CONTAINER_METADATA_URI_V4", format!("{}/v4/0123", self.url))
+            .set("ECS_AGENT_URI", format!("http://{at}/api/0123"))
+            .set("ECS_CONTAINER_METADATA_URI_V4", format!("http://{at}/v4/0123"))
     }
 
     pub(super) fn is(&self, mood: Mood) {
