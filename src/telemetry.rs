@@ -23,6 +23,7 @@ pub(crate) use labels::{
 pub(crate) use protection::ProtectionMeters;
 pub(crate) use queue::{InHand, Meters};
 
+mod by;
 mod calls;
 pub mod emf;
 mod labels;
@@ -96,7 +97,7 @@ static METADATA: Metadata<'static> = Metadata::new("leasehold", Level::INFO, Som
 
 fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
     debug_assert!(
-        METRICS.iter().any(|m| m.name == name && labels.iter().all(|(label, _)| m.labels.contains(label))),
+        Metric::named(name).is_some_and(|metric| labels.iter().all(|(label, _)| metric.labels.contains(label))),
         "{name} with {labels:?} is not in the table of metrics"
     );
     let labels = labels.iter().filter(|(_, value)| !value.is_empty());

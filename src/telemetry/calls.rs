@@ -7,11 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{
-    Count, Telemetry,
-    labels::{Answered, Fixed},
-    table,
-};
+use super::{Count, Telemetry, by::By, labels::Answered, table};
 
 /// Requests by operation. Clones are of the same counts.
 #[derive(Debug, Clone)]
@@ -23,7 +19,7 @@ struct Inner {
     /// Held for one look-up.
     sent: Mutex<BTreeMap<String, u64>>,
     /// Held for one look-up.
-    answered: Mutex<BTreeMap<String, Vec<Count>>>,
+    answered: Mutex<BTreeMap<String, By<Answered>>>,
     units: Count,
 }
 
@@ -56,12 +52,11 @@ impl Calls {
     pub(crate) fn answered(&self, operation: &str, answer: Answered) {
         let mut answered = locked(&self.0.answered);
         if !answered.contains_key(operation) {
-            let labels = |answer: &Answered| [("operation", operation), ("result", answer.as_str())];
-            let counts = Answered::ALL.iter().map(|answer| self.0.telemetry.count(table::CALLS, &labels(answer)));
-            answered.insert(operation.to_owned(), counts.collect());
+            let counts = By::counts(&self.0.telemetry, table::CALLS, &[("operation", operation)], "result");
+            answered.insert(operation.to_owned(), counts);
         }
-        if let Some(count) = answered.get(operation).and_then(|counts| counts.get(answer.index())) {
-            count.one();
+        if let Some(counts) = answered.get(operation) {
+            counts.of(answer).one();
         }
     }
 
@@ -83,10 +78,10 @@ impl Calls {
     /// How often each answer was given to each operation.
     #[cfg(test)]
     pub(crate) fn by_answer(&self) -> BTreeMap<(String, &'static str), u64> {
+        use super::labels::Fixed as _;
         let answered = locked(&self.0.answered);
         let all = answered.iter().flat_map(|(operation, counts)| {
-            let totals = Answered::ALL.iter().zip(counts);
-            totals.map(|(answer, count)| ((operation.clone(), answer.as_str()), count.total()))
+            Answered::ALL.iter().map(|answer| ((operation.clone(), answer.as_str()), counts.of(*answer).total()))
         });
         all.filter(|(_, count)| *count > 0).collect()
     }

@@ -16,7 +16,7 @@ use std::{
 use metrics::{CounterFn, Gauge, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde_json::{Map, Value, json};
 
-use super::METRICS;
+use super::Metric;
 
 /// The labels that are dimensions. Each combination of values is a metric on the bill, so that what has many values (reason
 /// codes, operations) or always the same is summed up.
@@ -113,7 +113,7 @@ impl fmt::Debug for Emf {
 
 /// As CloudWatch calls them.
 fn unit(name: &str) -> &'static str {
-    match METRICS.iter().find(|metric| metric.name == name).map(|metric| metric.unit) {
+    match Metric::named(name).map(|metric| metric.unit) {
         Some("s") => "Seconds",
         Some(unit) if unit.starts_with('{') => "Count",
         _ => "None",

@@ -1,25 +1,18 @@
 //! The meters of a task of ECS that protects itself from scaling in.
 
-use super::{
-    Count, Gauge, Telemetry,
-    labels::{Fixed, ProtectionResult},
-    table,
-};
+use super::{Gauge, Telemetry, by::By, labels::ProtectionResult, table};
 
 /// The meters.
 #[derive(Debug)]
 pub(crate) struct ProtectionMeters {
     held: Gauge,
-    results: Vec<Count>,
+    results: By<ProtectionResult>,
 }
 
 impl ProtectionMeters {
     pub(super) fn new(telemetry: &Telemetry) -> Self {
-        let count = |result: &ProtectionResult| telemetry.count(table::PROTECTIONS, &[("result", result.as_str())]);
-        Self {
-            held: telemetry.gauge(table::PROTECTED, &[]),
-            results: ProtectionResult::ALL.iter().map(count).collect(),
-        }
+        let results = By::counts(telemetry, table::PROTECTIONS, &[], "result");
+        Self { held: telemetry.gauge(table::PROTECTED, &[]), results }
     }
 
     /// Whether the task is protected.
@@ -29,13 +22,11 @@ impl ProtectionMeters {
 
     /// A request came to that.
     pub(crate) fn result(&self, result: ProtectionResult) {
-        if let Some(count) = self.results.get(result.index()) {
-            count.one();
-        }
+        self.results.of(result).one();
     }
 
     #[cfg(test)]
     pub(crate) fn count(&self, result: ProtectionResult) -> u64 {
-        self.results[result.index()].total()
+        self.results.of(result).total()
     }
 }

@@ -14,6 +14,7 @@ use std::{
 
 use super::{
     Count, Gauge, Histogram, Telemetry,
+    by::By,
     labels::{Beaten, Circuited, Fixed, HandlerEnd, LeaseKind, Outcome, Polled, Verdict},
     table,
 };
@@ -46,12 +47,12 @@ pub(crate) struct Meters {
     outcomes: By<Outcome>,
     verdicts: By<Verdict>,
     polls: By<Polled>,
-    handler: Vec<Histogram>,
-    beats: Vec<By<Beaten>>,
+    handler: By<HandlerEnd, Histogram>,
+    beats: By<LeaseKind, By<Beaten>>,
     late: By<LeaseKind>,
     lost: By<LeaseKind>,
     outages: By<Circuited>,
-    circuits: Vec<Gauge>,
+    circuits: By<Circuited, Gauge>,
     in_hand: Arc<AtomicU64>,
     oldest: AtomicU64,
 }
@@ -70,18 +71,18 @@ impl Meters {
                 ("messaging.operation.name", operation),
             ]
         };
-        let handler = HandlerEnd::ALL.iter().map(|end| {
+        let handler = |end: HandlerEnd| {
             let labels: Vec<_> = conventional("process").into_iter().chain([("error.type", end.as_str())]).collect();
             telemetry.histogram(table::PROCESS, &labels)
-        });
-        let beats = LeaseKind::ALL.iter().map(|lease| {
+        };
+        let beats = |lease: LeaseKind| {
             By::new(|beaten: Beaten| {
                 let labels = [("queue", queue), ("lease", lease.as_str()), ("result", beaten.as_str())];
                 telemetry.count(table::BEATS, &labels)
             })
-        });
-        let by_lease =
-            |name| By::new(|lease: LeaseKind| telemetry.count(name, &[("queue", queue), ("lease", lease.as_str())]));
+        };
+        let circuit =
+            |which: Circuited| telemetry.gauge(table::CIRCUIT, &[("queue", queue), ("circuit", which.as_str())]);
         Self {
             received: telemetry.count(table::RECEIVED, &conventional("receive")),
             started: count(table::STARTED),
@@ -96,18 +97,15 @@ impl Meters {
             failures: Codes::new(telemetry, table::FAILURES, queue),
             dead: Codes::new(telemetry, table::DEAD, queue),
             age: telemetry.histogram(table::AGE, &of_queue),
-            outcomes: By::labelled(telemetry, table::OUTCOMES, queue, "outcome"),
-            verdicts: By::labelled(telemetry, table::VERDICTS, queue, "verdict"),
-            polls: By::labelled(telemetry, table::POLLS, queue, "result"),
-            handler: handler.collect(),
-            beats: beats.collect(),
-            late: by_lease(table::LATE),
-            lost: by_lease(table::LOST),
-            outages: By::labelled(telemetry, table::OUTAGES, queue, "circuit"),
-            circuits: Circuited::ALL
-                .iter()
-                .map(|circuit| telemetry.gauge(table::CIRCUIT, &[("queue", queue), ("circuit", circuit.as_str())]))
-                .collect(),
+            outcomes: By::counts(telemetry, table::OUTCOMES, &of_queue, "outcome"),
+            verdicts: By::counts(telemetry, table::VERDICTS, &of_queue, "verdict"),
+            polls: By::counts(telemetry, table::POLLS, &of_queue, "result"),
+            handler: By::new(handler),
+            beats: By::new(beats),
+            late: By::counts(telemetry, table::LATE, &of_queue, "lease"),
+            lost: By::counts(telemetry, table::LOST, &of_queue, "lease"),
+            outages: By::counts(telemetry, table::OUTAGES, &of_queue, "circuit"),
+            circuits: By::new(circuit),
             in_hand: Arc::default(),
             oldest: AtomicU64::new(0),
         }
@@ -135,7 +133,12 @@ impl Meters {
     }
 
     pub(crate) fn all_settled(&self) -> u64 {
-        Outcome::ALL.iter().map(|outcome| self.outcome(*outcome)).sum()
+        self.outcomes_of(Outcome::ALL)
+    }
+
+    /// How many deliveries came to one of these.
+    pub(crate) fn outcomes_of(&self, outcomes: &[Outcome]) -> u64 {
+        outcomes.iter().map(|outcome| self.outcome(*outcome)).sum()
     }
 
     pub(crate) fn in_hand(&self) -> u64 {
@@ -159,23 +162,19 @@ impl Meters {
     }
 
     pub(crate) fn handled(&self, end: HandlerEnd, took: Duration) {
-        if let Some(histogram) = self.handler.get(end.index()) {
-            histogram.record(took);
-        }
+        self.handler.of(end).record(took);
     }
 
     /// A beat came to that; `late` says whether it was sent late.
     pub(crate) fn beat(&self, lease: LeaseKind, beaten: Beaten, late: bool) {
-        if let Some(beats) = self.beats.get(lease.index()) {
-            beats.of(beaten).one();
-        }
+        self.beats.of(lease).of(beaten).one();
         if late {
             self.late.of(lease).one();
         }
     }
 
     pub(crate) fn beats(&self, lease: LeaseKind, beaten: Beaten) -> u64 {
-        self.beats.get(lease.index()).map_or(0, |beats| beats.of(beaten).total())
+        self.beats.of(lease).of(beaten).total()
     }
 
     pub(crate) fn late_beats(&self) -> u64 {
@@ -197,9 +196,7 @@ impl Meters {
 
     /// A circuit is so far open: 1, on trial 0.5, closed 0; and has opened so often by now.
     pub(crate) fn circuit(&self, which: Circuited, open: f64, openings: u64) {
-        if let Some(gauge) = self.circuits.get(which.index()) {
-            gauge.set(open);
-        }
+        self.circuits.of(which).set(open);
         let outages = self.outages.of(which);
         outages.add(openings.saturating_sub(outages.total()));
     }
@@ -214,28 +211,6 @@ impl Drop for InHand {
         if let Some(in_hand) = &self.0 {
             in_hand.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// One count for each value of a label.
-#[derive(Debug)]
-struct By<L> {
-    counts: Vec<Count>,
-    of: std::marker::PhantomData<fn(L)>,
-}
-
-impl<L: Fixed> By<L> {
-    fn new(count: impl Fn(L) -> Count) -> Self {
-        Self { counts: L::ALL.iter().map(|label| count(*label)).collect(), of: std::marker::PhantomData }
-    }
-
-    fn labelled(telemetry: &Telemetry, name: &'static str, queue: &str, label: &'static str) -> Self {
-        Self::new(|value: L| telemetry.count(name, &[("queue", queue), (label, value.as_str())]))
-    }
-
-    fn of(&self, label: L) -> &Count {
-        // There is one for each.
-        &self.counts[label.index()]
     }
 }
 

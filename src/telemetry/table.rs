@@ -63,6 +63,12 @@ const AGES: &[f64] =
     &[0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 345_600.0, 1_209_600.0];
 
 impl Metric {
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        METRICS.iter().find(|metric| metric.name == name)
+    }
+
     /// Its name at `/metrics`: with underscores, its unit, and `_total` where it only grows.
     #[must_use]
     pub fn prometheus_name(&self) -> String {

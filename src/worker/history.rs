@@ -41,12 +41,12 @@ struct Totals {
 
 impl Totals {
     fn of(hall: &Hall) -> Self {
-        let sum = |outcomes: &[Outcome]| outcomes.iter().map(|one| hall.jobs.meters.outcome(*one)).sum();
+        let meters = &hall.jobs.meters;
         Self {
-            done: sum(&[Outcome::Done]),
-            failed: sum(&[Outcome::Failed]),
-            suppressed: sum(&[Outcome::Suppressed]),
-            dead: sum(&[Outcome::DeadLettered, Outcome::Dropped, Outcome::Kept]),
+            done: meters.outcome(Outcome::Done),
+            failed: meters.outcome(Outcome::Failed),
+            suppressed: meters.outcome(Outcome::Suppressed),
+            dead: meters.outcomes_of(&[Outcome::DeadLettered, Outcome::Dropped, Outcome::Kept]),
         }
     }
 }
@@ -62,7 +62,6 @@ impl History {
         let (jobs, now, last) = (&self.hall.jobs, Totals::of(&self.hall), self.last);
         let p99 = jobs.visibility.p99();
         let running = jobs.watch.count();
-        self.samples.truncate(KEPT);
         if self.samples.len() == KEPT {
             self.samples.pop_front();
         }

@@ -31,10 +31,7 @@ pub struct StopReport {
 impl StopReport {
     /// Of all queues.
     pub(super) fn of(halls: &[Arc<Hall>]) -> Self {
-        let sum = |outcomes: &[Outcome]| {
-            let of_hall = |hall: &Arc<Hall>| outcomes.iter().map(|one| hall.jobs.meters.outcome(*one)).sum::<u64>();
-            halls.iter().map(of_hall).sum()
-        };
+        let sum = |outcomes: &[Outcome]| halls.iter().map(|hall| hall.jobs.meters.outcomes_of(outcomes)).sum();
         let stuck: usize = halls.iter().map(|hall| hall.jobs.stuck.count()).sum();
         use Outcome::{
             BodyAway, DeadLettered, Done, Dropped, Failed, Held, Interrupted, Kept, Left, NoVerdict, NotYet,

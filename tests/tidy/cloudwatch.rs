@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::telemetry::{METRICS, Metric, emf::DIMENSIONS};
+use leasehold::telemetry::{Metric, emf::DIMENSIONS};
 use serde_json::Value;
 use yaml_rust2::Yaml;
 
@@ -23,7 +23,7 @@ struct Asked {
 
 /// What is wrong with what is asked for.
 fn wrong(asked: &Asked) -> Option<String> {
-    let Some(metric) = METRICS.iter().find(|metric| metric.name == asked.metric) else {
+    let Some(metric) = Metric::named(&asked.metric) else {
         return Some(format!("{TEMPLATE}: there is no metric {}", asked.metric));
     };
     let dimensions: BTreeSet<_> = metric.labels.iter().copied().filter(|label| DIMENSIONS.contains(label)).collect();

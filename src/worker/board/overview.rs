@@ -15,8 +15,9 @@ use crate::{
 
 impl Board {
     pub(super) fn overview(&self) -> Overview {
-        let Status { phase, problems, stalled_ms, hangs, mut queues } = self.status();
-        let status = Status { phase, problems, stalled_ms, hangs, queues: queues.clone() };
+        let status = self.status();
+        let (ready, live) = (status.is_ready(), status.is_live());
+        let Status { phase, problems, stalled_ms, mut queues, .. } = status;
         let known = self.known();
         let cost = known.cost();
         let per_message = known.costs.per_message(cost);
@@ -29,10 +30,10 @@ impl Board {
         let of_each = of_each.collect();
         let running = known.running.as_ref();
         Overview {
-            ready: status.is_ready(),
-            live: status.is_live(),
-            phase: status.phase,
-            problems: status.problems,
+            ready,
+            live,
+            phase,
+            problems,
             worker: running.map(|running| running.worker.clone()).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION"),
             now: running.map_or_else(|| Clock::system().wall(), |running| running.clock.wall()).0,

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use leasehold::telemetry::{Kind, METRICS, Metric};
+use leasehold::telemetry::{Kind, Metric};
 use metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
 use opentelemetry::{
     KeyValue,
@@ -40,12 +40,7 @@ impl Recorder {
 }
 
 fn of_ours(name: &str) -> (&'static str, &'static str, Option<Kind>) {
-    let metric = METRICS.iter().find(|metric| metric.name == name);
-    metric.map_or(("", "", None), |Metric { unit, doc, kind, .. }| (*unit, *doc, Some(*kind)))
-}
-
-fn attributes(key: &Key) -> Vec<KeyValue> {
-    key.labels().map(|label| KeyValue::new(label.key().to_owned(), label.value().to_owned())).collect()
+    Metric::named(name).map_or(("", "", None), |Metric { unit, doc, kind, .. }| (*unit, *doc, Some(*kind)))
 }
 
 fn one<I: Clone>(of: &Mutex<BTreeMap<String, I>>, key: &Key, make: impl FnOnce() -> I) -> I {
@@ -64,22 +59,14 @@ impl metrics::Recorder for Recorder {
         let name = key.name().to_owned();
         let counter =
             one(&self.counters, key, || self.meter.u64_counter(name).with_unit(unit).with_description(doc).build());
-        metrics::Counter::from_arc(Arc::new(Series {
-            instrument: counter,
-            attributes: attributes(key),
-            last: AtomicU64::new(0),
-        }))
+        metrics::Counter::from_arc(Series::new(counter, key))
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> metrics::Gauge {
         let (unit, doc, _) = of_ours(key.name());
         let name = key.name().to_owned();
         let gauge = one(&self.gauges, key, || self.meter.f64_gauge(name).with_unit(unit).with_description(doc).build());
-        metrics::Gauge::from_arc(Arc::new(Series {
-            instrument: gauge,
-            attributes: attributes(key),
-            last: AtomicU64::new(0),
-        }))
+        metrics::Gauge::from_arc(Series::new(gauge, key))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
@@ -92,8 +79,7 @@ impl metrics::Recorder for Recorder {
                 _ => builder.build(),
             }
         });
-        let series = Series { instrument: histogram, attributes: attributes(key), last: AtomicU64::new(0) };
-        metrics::Histogram::from_arc(Arc::new(series))
+        metrics::Histogram::from_arc(Series::new(histogram, key))
     }
 }
 
@@ -103,6 +89,13 @@ struct Series<I> {
     attributes: Vec<KeyValue>,
     /// What the facade may ask to be changed by a difference, or raised to a total: as the bits of the number.
     last: AtomicU64,
+}
+
+impl<I> Series<I> {
+    fn new(instrument: I, key: &Key) -> Arc<Self> {
+        let attributes = key.labels().map(|label| KeyValue::new(label.key().to_owned(), label.value().to_owned()));
+        Arc::new(Self { instrument, attributes: attributes.collect(), last: AtomicU64::new(0) })
+    }
 }
 
 impl CounterFn for Series<Counter<u64>> {
