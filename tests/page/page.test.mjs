@@ -1,31 +1,15 @@
 // The page in a browser, before a worker that does what a test wants: what it shows, and what it never does.
 
 import assert from "node:assert/strict";
-import { after, afterEach, before, beforeEach, test } from "node:test";
+import { test } from "node:test";
 
-import { DESK, PHONE, launch, says, text, tooFaint, tooWide, visit } from "./browser.mjs";
-import { Fake } from "./fake.mjs";
+import { DESK, PHONE, says, text, tooFaint, tooWide } from "./browser.mjs";
 import * as scenes from "./scenes.mjs";
 import { failure, job, later, queue, status } from "./scenes.mjs";
+import { stage } from "./stage.mjs";
 
-let [browser, worker] = [];
-const open = [];
-
-before(async () => (browser = await launch()));
-after(() => browser.close());
-beforeEach(async () => (worker = await Fake.start()));
-afterEach(async () => {
-  for (const one of open.splice(0)) await one.close();
-  await worker.stop();
-});
-
-async function look(scene, of) {
-  if (scene) worker.tell(scene);
-  const visited = await visit(browser, worker.url, of);
-  open.push(visited);
-  if (scene) await says(visited.page, "#worker", "UTC");
-  return visited;
-}
+const on = stage();
+const { look } = on;
 
 const one = (of, rest) => ({ status: status({ payments: queue(of) }, rest) });
 
@@ -83,7 +67,7 @@ test("numbers follow while jobs run, and nothing on the page moves", async () =>
       ...scene.status.queues,
       payments: { ...payments, running, running_total: running.length, outcomes, polled_ms_ago: second * 97 },
     };
-    worker.tell({ status: later({ ...scene.status, queues }, second * 1000) });
+    on.worker.tell({ status: later({ ...scene.status, queues }, second * 1000) });
     await says(page, "#worker", `03:12:${40 + second} UTC`);
     assert.deepEqual(await places(page), before, `after ${second} s, with ${running.length} running`);
   }
@@ -103,7 +87,7 @@ test("what is selected, focused and unfolded stays so from second to second", as
   );
   const running = scene.status.queues.payments.running.filter((_, index) => index !== 1);
   const queues = { ...scene.status.queues, payments: { ...scene.status.queues.payments, running, running_total: 11 } };
-  worker.tell({ status: later({ ...scene.status, queues }, 1000) });
+  on.worker.tell({ status: later({ ...scene.status, queues }, 1000) });
   await page.waitForFunction(() => document.querySelectorAll("#queue-payments .running tbody tr").length === 11);
   assert.equal(await page.evaluate(() => String(getSelection())), "payments#pay-081204");
   assert.equal(await page.evaluate(() => document.activeElement.closest(".failures") !== null), true);
@@ -119,7 +103,7 @@ test("a failure is shown with what follows, and the commands that look at it", a
     permanent: true,
   });
   const outcomes = { failed: 1, dead_lettered: 1 };
-  worker.tell(
+  on.worker.tell(
     one({
       failures: [dead, failure({ message_id: "m" })],
       outcomes,
@@ -202,14 +186,14 @@ test("the verdict is spoken when it changes, and not at each second of a countdo
     );
   });
   for (let second = 1; second <= 3; second += 1) {
-    worker.tell({ status: { ...later(scene.status, second * 1000), drain_left_ms: 12_300 - second * 1000 } });
+    on.worker.tell({ status: { ...later(scene.status, second * 1000), drain_left_ms: 12_300 - second * 1000 } });
     await says(
       page,
       "#headline",
       `Draining: ${(12_300 - second * 1000) / 1000 >= 10 ? 12 - second : (12.3 - second).toFixed(1)} s left`,
     );
   }
-  worker.tell({ status: { ...scene.status, phase: "running", drain_left_ms: null } });
+  on.worker.tell({ status: { ...scene.status, phase: "running", drain_left_ms: null } });
   await says(page, "#headline", "Working.");
   const spoken = await page.evaluate(() => globalThis.spoken);
   assert.equal(spoken.length, 1);

@@ -1,38 +1,24 @@
 // What the page says when it hears nothing: that it is cut off, since when, and that a worker which drained is gone.
 
 import assert from "node:assert/strict";
-import { after, afterEach, before, beforeEach, test } from "node:test";
+import { test } from "node:test";
 
-import { launch, refused, says, text, visit } from "./browser.mjs";
+import { refused, says, text } from "./browser.mjs";
 import { Fake } from "./fake.mjs";
 import * as scenes from "./scenes.mjs";
 import { later } from "./scenes.mjs";
+import { stage } from "./stage.mjs";
 
-let [browser, worker] = [];
-const open = [];
-
-before(async () => (browser = await launch()));
-after(() => browser.close());
-beforeEach(async () => (worker = await Fake.start()));
-afterEach(async () => {
-  for (const one of open.splice(0)) await one.close();
-  await worker.stop();
-});
+const on = stage();
 
 // With the page's clock in the test's hand, where that is asked for.
-async function look(scene, clock = false) {
-  if (scene) worker.tell(scene);
-  const visited = await visit(browser, worker.url, { before: (page) => clock && page.clock.install() });
-  open.push(visited);
-  if (scene) await says(visited.page, "#worker", "UTC");
-  return visited;
-}
+const look = (scene, clock = false) => on.look(scene, { before: (page) => clock && page.clock.install() });
 
 test("a drain is shown to its end, and then that the worker is gone", async () => {
   const scene = scenes.drain();
   const { page, wrong } = await look(scene);
   await says(page, "#headline", "Draining: 12 s left, 3 handlers still run.");
-  await worker.stop();
+  await on.worker.stop();
   await says(page, "#headline", "The worker is gone: it was draining, and was last heard at 03:12:40 UTC.");
   assert.match(await page.title(), /^Gone · /);
   assert.equal(await page.evaluate(() => document.body.dataset.old), "true");
@@ -45,15 +31,15 @@ test("a drain is shown to its end, and then that the worker is gone", async () =
 test("a worker that is lost is told at once, with since when its numbers are old, and found again", async () => {
   const scene = scenes.busy();
   const { page, wrong } = await look(scene);
-  const { port } = worker;
-  await worker.stop();
+  const { port } = on.worker;
+  await on.worker.stop();
   await says(page, "#headline", "Cut off: nothing was heard of the worker since 03:12:40 UTC.");
   await says(page, ".more-of-it", "Its last word was: Working. 3 queues, all received from.");
   await says(page, "#summary", "s old.");
   assert.match(await page.title(), /^Cut off · /);
   assert.match(await text(page, "#spoken"), /^Cut off/);
-  worker = await Fake.start(port);
-  worker.tell({ ...scene, status: { ...later(scene.status, 9000), worker: "4712-000000" } });
+  on.worker = await Fake.start(port);
+  on.worker.tell({ ...scene, status: { ...later(scene.status, 9000), worker: "4712-000000" } });
   await says(page, "#headline", "Working.");
   await says(page, "#worker", "4712-000000");
   assert.equal(await page.evaluate(() => document.body.dataset.old), undefined);
@@ -73,10 +59,10 @@ test("a stream that ends in its time is followed by another, and nothing is said
     );
     return told;
   });
-  worker.tell(scenes.drain());
-  worker.endStreams();
-  await worker.until(() => worker.opened === 2 && worker.streams === 1);
-  worker.tell(scenes.idle());
+  on.worker.tell(scenes.drain());
+  on.worker.endStreams();
+  await on.worker.until(() => on.worker.opened === 2 && on.worker.streams === 1);
+  on.worker.tell(scenes.idle());
   await says(page, "#headline", "Working, and idle");
   assert.ok(
     (await told.jsonValue()).every((headline) => /^(Draining|Working)/.test(headline)),
@@ -92,26 +78,26 @@ test("a stream that is open and silent is no sign of life", async () => {
   await page.clock.runFor(2000);
   await says(page, "#headline", "Cut off");
   assert.match(await text(page, "#summary"), /is \d s old/);
-  assert.equal(worker.streams, 1);
-  worker.tell({ status: later(scenes.idle().status, 6000) });
+  assert.equal(on.worker.streams, 1);
+  on.worker.tell({ status: later(scenes.idle().status, 6000) });
   await says(page, "#headline", "Working");
 });
 
 test("a stream that stays silent is opened anew", async () => {
   const { page } = await look(scenes.idle(), true);
-  const first = worker.opened;
+  const first = on.worker.opened;
   await page.clock.runFor(12_000);
   await says(page, "#headline", "Working");
-  assert.equal(worker.opened, first + 1);
-  assert.equal(worker.streams, 1, "the old one is let go");
+  assert.equal(on.worker.opened, first + 1);
+  assert.equal(on.worker.streams, 1, "the old one is let go");
 });
 
 test("before the first answer it says that there is none, and goes on asking", async () => {
-  worker.refuses = true;
+  on.worker.refuses = true;
   const { page } = await look(null, true);
   await says(page, "#headline", "The worker does not answer.");
-  worker.refuses = false;
-  worker.tell(scenes.idle());
+  on.worker.refuses = false;
+  on.worker.tell(scenes.idle());
   await page.clock.runFor(12_000);
   await says(page, "#headline", "Working, and idle.");
 });
@@ -125,13 +111,13 @@ test("a page that nobody looks at lets go of its stream after a while, and takes
     }, hidden);
   await hide(true);
   for (let minute = 0; minute < 4; minute += 1) await page.clock.runFor(60_000);
-  await worker.until(() => worker.streams === 1);
+  await on.worker.until(() => on.worker.streams === 1);
   for (let minute = 0; minute < 2; minute += 1) await page.clock.runFor(60_000);
-  await worker.until(() => worker.streams === 0);
-  const { opened } = worker;
+  await on.worker.until(() => on.worker.streams === 0);
+  const { opened } = on.worker;
   await page.clock.runFor(60_000);
-  assert.equal(worker.opened, opened, "nor does it ask again");
+  assert.equal(on.worker.opened, opened, "nor does it ask again");
   await hide(false);
   await says(page, "#headline", "Working");
-  await worker.until(() => worker.streams === 1);
+  await on.worker.until(() => on.worker.streams === 1);
 });
