@@ -93,16 +93,22 @@ async fn told_after(time: Duration, endpoint: String, settings: Settings) -> BTr
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d1_a_signal_during_the_checks_ends_them_at_once() {
-    for operation in ["GetQueueUrl", "GetQueueAttributes", "DescribeTable"] {
+    // Queue and table are looked at side by side: with a call of each held, no other is on its way.
+    for (of_queue, of_table) in [
+        ("GetQueueUrl", "DescribeTable"),
+        ("GetQueueAttributes", "DescribeTable"),
+        ("GetQueueAttributes", "DescribeTimeToLive"),
+    ] {
         let bench = Bench::new().await;
         let hold = Hold::new();
         let proxy = Proxy::before(bench.engine.endpoint()).await;
-        let proxy = proxy.with(operation, Fault::HoldRequest(hold.clone()), |_| true);
+        let proxy = proxy.with(of_queue, Fault::HoldRequest(hold.clone()), |_| true);
+        let proxy = proxy.with(of_table, Fault::HoldRequest(hold.clone()), |_| true);
         let worker = bench.settings("exit 0").behind(&proxy).start();
-        hold.holds(1).await;
+        hold.holds(2).await;
         let calls = proxy.calls().len();
         check_at_once(worker).await;
-        assert_eq!(proxy.calls().len(), calls, "{operation}");
+        assert_eq!(proxy.calls().len(), calls, "{of_queue}, {of_table}");
     }
 }
 
