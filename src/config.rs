@@ -82,7 +82,8 @@ pub struct Config {
     pub log: String,
     /// How it is written; `None` is text on a terminal and JSON elsewhere.
     pub log_format: Option<LogFormat>,
-    /// The namespace under which metrics are written to the log for CloudWatch; `None` writes none. Read by `leasehold run`.
+    /// The namespace under which metrics are written to the log for CloudWatch; `None` writes none. Read by `leasehold run`
+    /// and under Lambda; a library program makes an [`Emf`](crate::telemetry::emf::Emf) itself.
     pub emf_namespace: Option<String>,
     /// The queues, by the names that settings, logs and handlers use.
     pub queues: BTreeMap<String, QueueConfig>,

@@ -4,7 +4,12 @@
 //! deletes nothing, and never waits, for time is paid and short. Every record is to come again until it is known that it is
 //! not, so that what is cut off is never lost. Nothing runs and no call is made between two invocations.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::{self, Write as _},
+    sync::Arc,
+};
 
 use lambda_runtime::{LambdaEvent, service_fn};
 use tokio::sync::Mutex;
@@ -14,6 +19,7 @@ pub use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use crate::{
     clock::Millis,
     config::{Problem, env},
+    telemetry::emf::Emf,
     worker::{Checked, Worker, WorkerError, hall::Hall, site::Site},
 };
 
@@ -79,6 +85,8 @@ pub struct Function {
     halls: BTreeMap<String, Arc<Hall>>,
     /// When operators' word on each queue was last looked at. An invocation at a time: two would share one circuit's probes.
     heeded: Mutex<BTreeMap<String, Millis>>,
+    /// What was counted and is not written yet, where CloudWatch is to read it.
+    emf: Option<Emf>,
 }
 
 impl Function {
@@ -87,10 +95,12 @@ impl Function {
     /// # Errors
     /// As [`Worker::run`]; also settings that cannot be kept under Lambda.
     pub async fn new(worker: Worker) -> Result<Self, WorkerError> {
+        let emf = worker.config().and_then(|config| config.emf_namespace.as_ref()).map(Emf::new);
+        let worker = emf.iter().fold(worker, |worker, emf| worker.recorder(Arc::new(emf.clone())));
         let Checked { site, halls, .. } = worker.checked(suits::suit).await?;
         let at_sqs = |hall: &Hall| hall.jobs.config.address.queue_name().to_owned();
         let halls = halls.into_iter().map(|hall| (at_sqs(&hall), hall)).collect();
-        Ok(Self { site, halls, heeded: Mutex::default() })
+        Ok(Self { site, halls, heeded: Mutex::default(), emf })
     }
 
     /// Answers one event within its deadline, in milliseconds since the Unix epoch: which records are to come again. What
@@ -153,14 +163,17 @@ impl Function {
         Problem::new(what, format!("LEASEHOLD_QUEUES={}", known.join(",")))
     }
 
-    /// Tells of an invocation before its answer, after which the environment may stand still. What gathers metrics is to be
-    /// flushed here.
+    /// Tells of an invocation before its answer, after which the environment may stand still.
     fn tell(&self, records: usize, returned: usize) {
         let stuck: usize = self.halls.values().map(|hall| hall.jobs.stuck.count()).sum();
         tracing::debug!(records, returned, stuck, "answered");
         if stuck > 0 {
             tracing::error!(stuck, "handlers that ignore their cancellation go on whenever this environment does");
         }
+        let lines = self.emf.iter().flat_map(|emf| emf.lines(self.site.clock.wall().0));
+        let text: String = lines.map(|line| line + "\n").collect();
+        // In one write, between lines of the log. Nobody can be told that nobody listens.
+        let _ = io::stdout().write_all(text.as_bytes());
     }
 }
 

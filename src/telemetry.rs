@@ -33,17 +33,17 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-/// Where values go: to the program's recorder, and to one of the worker's own if it has one.
+/// Where values go: to the program's recorder, and to those of the worker's own.
 #[derive(Clone, Default)]
 pub(crate) struct Telemetry {
-    own: Option<Arc<dyn Recorder + Send + Sync>>,
+    own: Vec<Arc<dyn Recorder + Send + Sync>>,
 }
 
 impl Telemetry {
-    /// With a recorder of the worker's own beside the program's.
-    #[cfg_attr(not(any(test, feature = "serve")), expect(dead_code, reason = "nobody else has one"))]
-    pub(crate) fn with(own: Arc<dyn Recorder + Send + Sync>) -> Self {
-        Self { own: Some(own) }
+    /// And to this one, from here on.
+    pub(crate) fn and(mut self, own: Arc<dyn Recorder + Send + Sync>) -> Self {
+        self.own.push(own);
+        self
     }
 
     /// Tells every recorder what each metric is: its unit, and what it means.
@@ -63,9 +63,7 @@ impl Telemetry {
 
     fn each(&self, mut tell: impl FnMut(&dyn Recorder)) {
         metrics::with_recorder(&mut tell);
-        if let Some(own) = &self.own {
-            tell(&**own);
-        }
+        self.own.iter().for_each(|own| tell(&**own));
     }
 
     pub(crate) fn count(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Count {
@@ -89,7 +87,7 @@ impl Telemetry {
 
 impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Telemetry").field("own", &self.own.is_some()).finish()
+        f.debug_struct("Telemetry").field("own", &self.own.len()).finish()
     }
 }
 

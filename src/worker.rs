@@ -142,6 +142,13 @@ impl Worker {
         self
     }
 
+    /// Tells this recorder too what the worker counts, beside the one that the program has installed for the [`metrics`] facade.
+    /// What is counted is in [`METRICS`](crate::telemetry::METRICS).
+    pub fn recorder(mut self, recorder: Arc<dyn metrics::Recorder + Send + Sync>) -> Self {
+        self.telemetry = self.telemetry.and(recorder);
+        self
+    }
+
     /// What tells how this worker is, while it starts, runs and drains.
     #[must_use]
     pub fn health(&self) -> Health {

@@ -125,7 +125,7 @@ pub static SETTINGS: &[Setting] = &[
         "EMF_NAMESPACE",
         "name",
         None,
-        "Writes metrics to the log each minute, in CloudWatch's embedded format, under this namespace.",
+        "Writes metrics to the log each minute, under Lambda with each answer, in CloudWatch's embedded format, under this name.",
         |c, v| set(&mut c.emf_namespace, syntax::cloudwatch_namespace(v).map(Some)),
     ),
     each_queue(

@@ -15,6 +15,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep_until, timeout, timeout_at},
 };
+use tracing::{Instrument as _, Span};
 
 use crate::{
     clock::Millis,
@@ -23,6 +24,7 @@ use crate::{
     message::Delivery,
     settle::{Delayed, Held, Landed, Settled, Settlement, settle},
     telemetry::Outcome,
+    trace,
     worker::{
         control::LOOK,
         hall::Hall,
@@ -46,8 +48,14 @@ pub(super) struct Share {
     pub(super) records: Vec<(usize, Record)>,
 }
 
-/// One record in hand, by its place in its batch.
-type InHand = (usize, Delivery);
+/// One record in hand.
+struct InHand {
+    /// In its batch.
+    place: usize,
+    delivery: Delivery,
+    /// Of its delivery, once it is its turn.
+    span: Option<Span>,
+}
 
 /// One batch.
 pub(super) struct Batch<'a> {
@@ -88,7 +96,8 @@ impl<'a> Batch<'a> {
         for Share { hall, records } in shares {
             expected.push((Arc::clone(&hall), hall.jobs.meters.all_settled() + records.len() as u64));
             for lane in self.lanes(&hall, records) {
-                lanes.spawn(work_off(Arc::clone(&hall), lane, Arc::clone(&self.done), turn));
+                // Spans of deliveries are of this invocation's.
+                lanes.spawn(work_off(Arc::clone(&hall), lane, Arc::clone(&self.done), turn).in_current_span());
             }
         }
         self.until_answered(lanes).await;
@@ -121,9 +130,10 @@ impl<'a> Batch<'a> {
             let (facts, skew) = (hall.facts.as_ref(), self.site.config.clock_skew);
             let lease = self.time.lease(&self.site.clock, facts, record.first_receive, skew);
             let delivery = delivery(hall, record.received, lease, self.time.term.clone());
+            let one = InHand { place, delivery, span: None };
             match lanes.iter_mut().find(|(of, _)| group.is_some() && *of == group) {
-                Some((_, lane)) => lane.push_back((place, delivery)),
-                None => lanes.push((group, VecDeque::from([(place, delivery)]))),
+                Some((_, lane)) => lane.push_back(one),
+                None => lanes.push((group, VecDeque::from([one]))),
             }
         }
         lanes.into_iter().map(|(_, lane)| lane).collect()
@@ -159,7 +169,8 @@ impl<'a> Batch<'a> {
                 return;
             }
             for (hall, one) in again.drain(..) {
-                lanes.spawn(work_off(hall, VecDeque::from([one]), Arc::clone(&self.done), Turn::Second));
+                let lane = work_off(hall, VecDeque::from([one]), Arc::clone(&self.done), Turn::Second);
+                lanes.spawn(lane.in_current_span());
             }
         }
     }
@@ -178,20 +189,21 @@ enum Turn {
 /// Works a lane off, as long as each record is done; what stands behind one that is not comes again unrun, in order.
 async fn work_off(hall: Arc<Hall>, mut lane: VecDeque<InHand>, done: Arc<Done>, turn: Turn) -> Again {
     let mut slot = None;
-    while let Some((place, delivery)) = lane.pop_front() {
+    while let Some(InHand { place, delivery, span }) = lane.pop_front() {
+        let span = span.unwrap_or_else(|| trace::process(&hall.jobs.name, hall.jobs.at_sqs(), &delivery.message));
         if slot.is_none() {
             slot = delivery.term.halt.run_until_cancelled(hall.slots.take()).await.flatten();
         }
         let settlement = match &slot {
-            Some(slot) => run(&hall, &delivery, slot).await,
+            Some(slot) => run(&hall, &delivery, slot).instrument(span.clone()).await,
             None => hall.given_back(&delivery),
         };
         let is_ours = matches!(settlement, Settlement::Held { why: Held::Running, .. });
         if is_ours && turn == Turn::First && !hall.fifo {
             drop(slot);
-            return Some((hall, (place, delivery)));
+            return Some((hall, InHand { place, delivery, span: Some(span) }));
         }
-        if !put_down(&hall, delivery, settlement).await {
+        if !put_down(&hall, delivery, settlement).instrument(span).await {
             break;
         }
         done.places().insert(place);
@@ -199,9 +211,9 @@ async fn work_off(hall: Arc<Hall>, mut lane: VecDeque<InHand>, done: Arc<Done>, 
     drop(slot);
     // Behind the head's delay. They are visible at once, for SQS gives nothing of a group while something before it is
     // hidden, and then gives all of it together.
-    join_all(lane.into_iter().map(async |(_, follower)| {
-        let settlement = hall.given_back(&follower);
-        put_down(&hall, follower, settlement).await
+    join_all(lane.into_iter().map(async |follower| {
+        let settlement = hall.given_back(&follower.delivery);
+        put_down(&hall, follower.delivery, settlement).await
     }))
     .await;
     None

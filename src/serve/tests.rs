@@ -450,7 +450,7 @@ async fn all_that_is_known_is_told_and_what_is_counted() {
     let told = endpoint.get("/status").await;
     assert_eq!((told.status(), &told.json()["worker"]), (200, &"1-abc".into()));
     let (recorder, exporter) = exporter();
-    let telemetry = crate::telemetry::Telemetry::with(recorder);
+    let telemetry = crate::telemetry::Telemetry::default().and(recorder);
     telemetry.describe();
     let meters = crate::telemetry::Meters::new(&telemetry, "payments", "payments-prod");
     meters.settled(crate::telemetry::Outcome::Done, 3);

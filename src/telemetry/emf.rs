@@ -1,7 +1,7 @@
 //! Metrics as lines of CloudWatch's embedded metric format: CloudWatch Logs makes metrics of them, and nobody has to be called.
 //!
-//! Owns what was counted since the last lines. Where lines go, and when, is for the program to say: `leasehold run` writes them
-//! to its log each minute, a Lambda function to standard output at the end of each invocation.
+//! Owns what was counted since the last lines. Where lines go, and when, others say: `leasehold run` writes them to its log each
+//! minute, a Lambda function to standard output before each answer.
 //! <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>
 
 use std::{
@@ -57,7 +57,7 @@ impl Emf {
         self.0.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was counted and measured since the last time, and every gauge: documents without line breaks, each to be written
+    /// What was counted and measured since the last time, and every gauge that was ever set: documents without line breaks, each to be written
     /// as one line. `at` is in milliseconds since the Unix epoch.
     #[must_use]
     pub fn lines(&self, at: u64) -> Vec<String> {
@@ -205,7 +205,9 @@ impl Recorder for Emf {
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
         let of = |series: &Series| if let Series::Gauge(it) = series { Some(Arc::clone(it)) } else { None };
-        self.one(key, of, Series::Gauge, AtomicU64::default).map_or_else(Gauge::noop, Gauge::from_arc)
+        // Not a number until it is set, and so not told: under Lambda nobody sets most of them.
+        self.one(key, of, Series::Gauge, || AtomicU64::new(f64::NAN.to_bits()))
+            .map_or_else(Gauge::noop, Gauge::from_arc)
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
@@ -263,7 +265,7 @@ mod tests {
     #[test]
     fn everything_that_is_counted_comes_out_as_lines_by_the_specification_and_once() {
         let emf = Emf::new("shop/prod");
-        let telemetry = Telemetry::with(Arc::new(emf.clone()));
+        let telemetry = Telemetry::default().and(Arc::new(emf.clone()));
         let meters = Meters::new(&telemetry, "payments", "payments-prod");
         meters.settled(Outcome::Done, 3);
         meters.failures.one("declined");
@@ -282,6 +284,7 @@ mod tests {
         // Over the codes, of which there can be a hundred.
         assert_eq!(of("leasehold.handler.failures")[0]["leasehold.handler.failures"], 2);
         assert_eq!(of("leasehold.slots")[0]["leasehold.slots"], 20.0);
+        assert!(of("leasehold.handlers.running").is_empty(), "nobody has set it");
         let spread = of("leasehold.message.wait");
         assert!(spread.len() > 1, "more values than fit in one document");
         let counted =

@@ -102,7 +102,7 @@ fn all(telemetry: &Telemetry) -> (Meters, Calls) {
 #[test]
 fn what_is_recorded_is_the_table_with_all_its_labels() {
     let kept = Arc::new(Kept::default());
-    let telemetry = Telemetry::with(Arc::clone(&kept) as _);
+    let telemetry = Telemetry::default().and(Arc::clone(&kept) as _);
     telemetry.describe();
     let _all = all(&telemetry);
     let table: BTreeMap<_, BTreeSet<_>> = METRICS
@@ -118,7 +118,7 @@ fn what_is_recorded_is_the_table_with_all_its_labels() {
 #[test]
 fn values_go_to_the_programs_recorder_and_to_the_workers_own() {
     let (programs, own) = (Kept::default(), Arc::new(Kept::default()));
-    let telemetry = Telemetry::with(Arc::clone(&own) as _);
+    let telemetry = Telemetry::default().and(Arc::clone(&own) as _);
     let (meters, calls) = metrics::with_local_recorder(&programs, || all(&telemetry));
     meters.settled(Outcome::Done, 2);
     meters.settled(Outcome::Done, 1);

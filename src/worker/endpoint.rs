@@ -16,10 +16,7 @@ use crate::{
 };
 
 #[cfg(feature = "serve")]
-use crate::{
-    status::{History, Overview, Status},
-    telemetry::Telemetry,
-};
+use crate::status::{History, Overview, Status};
 
 use super::{Worker, WorkerError};
 
@@ -115,7 +112,7 @@ async fn told_at(worker: &mut Worker, address: SocketAddr) -> io::Result<Endpoin
     tracing::info!("the worker tells how it is at http://{address}/");
     worker.board.told_at(address);
     let (recorder, exporter) = crate::serve::exporter();
-    worker.telemetry = Telemetry::with(recorder);
+    worker.telemetry = worker.telemetry.clone().and(recorder);
     Ok(crate::serve::serve(listener, Arc::new(worker.health()), exporter).boxed())
 }
 

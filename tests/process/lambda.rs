@@ -363,6 +363,32 @@ async fn d3_a_run_that_outlasts_its_invocation_is_cancelled_and_the_answer_is_in
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn metrics_for_cloudwatch_are_written_with_each_answer_and_once() {
+    let mut function = Function::new(&["payments"], &[("LEASEHOLD_EMF_NAMESPACE", "Shop/Prod")]).await;
+    for ids in [["a", "b"], ["c", "broken"]] {
+        for id in ids {
+            function.pays("payments", "", id, 1).await;
+        }
+        let batch = function.receives("payments", 2).await;
+        function.invoked(&batch, LONG).await;
+    }
+    let mut settled = Vec::new();
+    while settled.len() < 3 {
+        let line = function.says(r#""leasehold.messages.settled""#).await;
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(line["_aws"]["CloudWatchMetrics"][0]["Namespace"], "Shop/Prod");
+        assert_eq!(line["queue"], "payments");
+        // Nobody samples anything between two invocations: what is not known is not told as 0.
+        assert!(line["leasehold.slots"].is_null() && line["leasehold.ready"].is_null(), "{line}");
+        settled
+            .push((line["outcome"].as_str().expect("a name").to_owned(), line["leasehold.messages.settled"].clone()));
+    }
+    settled[1..].sort_by(|(one, _), (other, _)| one.cmp(other));
+    let expected = [("done", 2), ("done", 1), ("failed", 1)];
+    assert_eq!(settled, expected.map(|(outcome, count)| (outcome.to_owned(), Value::from(count))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn records_of_a_queue_that_the_function_does_not_know_come_again_and_the_log_says_why() {
     let mut function = Function::new(&["payments"], &[]).await;
     function.pays("payments", "", "p1", 1).await;

@@ -57,8 +57,9 @@ const ROOMS: &[(&str, &str)] = &[
         "aws bodies clock config ecs fit guard guard::admin guard::dynamodb guard::outage handler handler::exec job lease message queue serve settle shutdown status telemetry",
     ),
     // Another way in for deliveries, beside the worker's polls: it puts queues together as the worker does, and acts on what
-    // their jobs say in its own way. Whether it is under Lambda is told by the environment.
-    ("lambda", "clock config guard::outage job lease message queue settle telemetry::Outcome worker"),
+    // their jobs say in its own way. Whether it is under Lambda is told by the environment. What is counted goes out with an
+    // answer, or not at all.
+    ("lambda", "clock config guard::outage job lease message queue settle telemetry worker"),
     // Tools act on queues and records by themselves; of a worker, they know its settings.
     ("ops", "aws clock config fit guard guard::admin guard::dynamodb key message queue settle::dead_letter"),
     // It tells what it is handed, and hands questions to runs; it knows nothing of who made them.

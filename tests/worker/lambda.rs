@@ -11,10 +11,11 @@ use leasehold::{
     queue::{Outgoing, Queue, Receive, Received},
     testing::{Failure, Fault, MemoryQueue, MemoryQueueSettings, TestBed},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, advance};
+use tracing::{Instrument as _, Level, info_span};
 
-use crate::bench::{Book, worker};
+use crate::bench::{Book, Log, worker};
 
 /// What the queue hides messages for, and what an invocation may take.
 const VISIBILITY: Duration = Duration::from_secs(180);
@@ -159,6 +160,32 @@ async fn what_is_not_due_or_has_nobody_to_do_it_is_returned_and_counts_as_no_att
     let absent = lambda.send("b", r#","first":["unavailable"]"#);
     assert_eq!(lambda.invoked().await, [absent]);
     assert_eq!(lambda.book.runs("a")[1].attempt, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_record_is_a_span_below_the_invocation_and_all_of_it_is_told_there() {
+    let lambda = Lambda::new(&[]).await;
+    let mut ids = vec![
+        lambda.send("a", r#","millis":5000"#),
+        lambda.send("a", r#","millis":5000"#),
+        lambda.send("b", r#","first":["fail"]"#),
+    ];
+    let log = Log::default();
+    let told = tracing::subscriber::set_default(log.json(Level::DEBUG));
+    lambda.invoked().instrument(info_span!("invocation")).await;
+    drop(told);
+    let lines: Vec<Value> = log.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let mut seen = Vec::new();
+    for line in lines.iter().filter(|line| line["target"] == "leasehold::outcome") {
+        let spans = line["spans"].as_array().expect("spans");
+        assert_eq!(spans.len(), 2, "{line}");
+        assert_eq!((&spans[0]["name"], &spans[1]["name"]), (&json!("invocation"), &json!("process")), "{line}");
+        assert_eq!(spans[1]["messaging.message.id"], line["message_id"], "{line}");
+        seen.push(line["message_id"].as_str().expect("an id").to_owned());
+    }
+    seen.sort();
+    ids.sort();
+    assert_eq!(seen, ids, "each once: {lines:#?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,15 +3,9 @@
 //! Owns the order of the start. What is wrong is told by the worker, all at once; of AWS, what can be said without asking it
 //! is told here.
 
-use std::{convert::Infallible, process::ExitCode, time::Duration};
+use std::{convert::Infallible, process::ExitCode, sync::Arc, time::Duration};
 
-use leasehold::{
-    Worker, WorkerError,
-    clock::Clock,
-    config::{HttpAddr, Problem},
-    shutdown_signal,
-    telemetry::emf::Emf,
-};
+use leasehold::{Worker, clock::Clock, config::HttpAddr, shutdown_signal, telemetry::emf::Emf};
 use tokio::time::sleep;
 
 use crate::{handlers::with_handlers, log};
@@ -41,10 +35,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let emf = worker.config().and_then(|config| config.emf_namespace.as_ref()).map(Emf::new);
     if let Some(emf) = emf.clone() {
-        // One recorder is all that there can be.
-        let taken =
-            Problem::new("LEASEHOLD_EMF_NAMESPACE is set, and metrics go to a collector", "OTEL_METRICS_EXPORTER=none");
-        metrics::set_global_recorder(emf).map_err(|_| WorkerError::Configuration(vec![taken]))?;
+        worker = worker.recorder(Arc::new(emf));
     }
     let work = with_handlers(worker)?.health_at(HttpAddr::DEFAULT).run(shutdown);
     let ended = tokio::select! {
