@@ -12,7 +12,7 @@ use crate::{queries::yaml, tidy};
 const TEMPLATE: &str = "infra/dashboard.yaml";
 
 /// What stands for the namespace: in the alarms a reference, whose tag is not read, and in the dashboard's text a variable.
-const NAMESPACES: [&str; 2] = ["Namespace", "${Namespace}"];
+const NAMESPACES: [&str; 2] = ["MetricsNamespace", "${MetricsNamespace}"];
 
 /// A metric that is asked for: its name, and its dimensions with the value of each, unless all are asked for.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ fn alarms(template: &Yaml) -> Vec<Asked> {
     asked
 }
 
-/// What the graphs ask for, each `["${Namespace}", metric, dimension, value, ...]` or an expression.
+/// What the graphs ask for, each `["${MetricsNamespace}", metric, dimension, value, ...]` or an expression.
 fn graphs(template: &Yaml) -> Vec<Asked> {
     let body = template["Resources"]["Dashboard"]["Properties"]["DashboardBody"].as_str().expect("a text");
     let body: Value = serde_json::from_str(body).expect("JSON");
@@ -79,9 +79,9 @@ fn graph(metric: &[Value]) -> Option<Asked> {
     NAMESPACES.contains(&texts[0].as_str()).then(|| Asked { metric: texts[1].clone(), dimensions })
 }
 
-/// What `SEARCH('{"${Namespace}",queue,outcome} MetricName="..." queue="${Queue}"', 'Sum', 60)` finds.
+/// What `SEARCH('{"${MetricsNamespace}",queue,outcome} MetricName="..." queue="${Queue}"', 'Sum', 60)` finds.
 fn search(expression: &str) -> Asked {
-    let inner = expression.strip_prefix("SEARCH('{\"${Namespace}\",").expect("a search in our namespace");
+    let inner = expression.strip_prefix("SEARCH('{\"${MetricsNamespace}\",").expect("a search in our namespace");
     let (dimensions, rest) = inner.split_once("} MetricName=\"").expect("dimensions, and a name");
     let metric = rest.split('"').next().expect("a name");
     assert!(rest.contains(r#" queue="${Queue}"'"#), "{expression} finds all queues");
