@@ -1,8 +1,9 @@
 //! The spans of a delivery, and how its trace goes on: from its producer, and to what does the work.
 //!
 //! Names and fields are OpenTelemetry's for messaging, in the version that [`SEMANTIC_CONVENTIONS`] names. One span for each
-//! delivery, at `info`, so that what a handler logs can be told apart; what is in it, at `debug`. All have one target, by which
-//! they are filtered. A producer's context is a link and no parent, as the conventions have it: a message can be delivered
+//! run, at `info`, so that what a handler logs can be told apart; what is around it and in it, at `debug`, for a subscriber that
+//! writes fields down takes longer for those of a delivery than everything else here for its message. All have one target, by
+//! which they are filtered. A producer's context is a link and no parent, as the conventions have it: a message can be delivered
 //! again for days, and each delivery is a trace of its own.
 //!
 //! [`SEMANTIC_CONVENTIONS`]: crate::telemetry::SEMANTIC_CONVENTIONS
@@ -20,7 +21,7 @@ const TARGET: &str = "leasehold::trace";
 
 /// One delivery, from its receive to its settlement.
 pub(crate) fn process(queue: &str, at_sqs: &str, message: &Message) -> Span {
-    let span = tracing::info_span!(
+    let span = tracing::debug_span!(
         target: TARGET,
         "process",
         otel.name = format_args!("process {at_sqs}"),
@@ -73,10 +74,19 @@ pub(crate) fn claim() -> Span {
     tracing::debug_span!(target: TARGET, "claim")
 }
 
-/// One run of a handler, or of its undo.
-pub(crate) fn handler(attempt: u32, is_undo: bool) -> Span {
-    let name = if is_undo { "undo" } else { "handle" };
-    tracing::debug_span!(target: TARGET, "handler", otel.name = name, leasehold.attempt = attempt)
+/// One run of a handler, or of its undo: what it logs is about this work. Each field is paid for by every message where
+/// spans are written down, so the queue is told where the key does not begin with what is called so.
+pub(crate) fn handler(queue: &str, message: &Message, key: Option<&str>, attempt: u32, is_undo: bool) -> Span {
+    tracing::info_span!(
+        target: TARGET,
+        "handle",
+        otel.name = is_undo.then_some("undo"),
+        leasehold.queue = key.is_none().then_some(queue),
+        leasehold.key = key,
+        leasehold.attempt = attempt,
+        messaging.message.id = message.id,
+        trace_id = Context::of_producer(message).map(|producer| producer.trace_id),
+    )
 }
 
 /// One step of a run, its record included.

@@ -51,7 +51,8 @@ pub(crate) enum Subject {
     /// Handlers that do nothing.
     Unguarded,
     Guarded,
-    /// The same, and what is counted goes to a recorder and is told over HTTP; nobody asks.
+    /// The same, and all is told that is told by default: what is counted goes to a recorder and is there over HTTP, though
+    /// nobody asks, and there is a log at `info`, as JSON with its spans.
     UnguardedTold,
     GuardedTold,
     /// Few slots, handlers that take a while, and more messages than they can do.
@@ -177,8 +178,10 @@ pub(crate) struct Job {
 
 /// Works a full queue off, and tells what that took.
 pub(crate) async fn run(subject: Subject, endpoint: &str, messages: usize, started: u64) -> anyhow::Result<Usage> {
-    let quiet = EnvFilter::new("aws=warn,hyper=warn,info");
-    tracing_subscriber::fmt().with_env_filter(quiet).with_writer(io::sink).json().init();
+    if subject.tells() {
+        let quiet = EnvFilter::new("aws=warn,hyper=warn,info");
+        tracing_subscriber::fmt().with_env_filter(quiet).with_writer(io::sink).json().init();
+    }
     let config = aws::local(endpoint);
     let (cpu, work) = (cpu_micros()?, Arc::new(Work::new(messages, Millis(started))));
     match subject {

@@ -63,7 +63,7 @@ pub(super) async fn run(work: Arc<dyn Work>, cx: Arc<JobContext>, blocking: bool
     let slot = bounds.slot.clone();
     let (told, deadline) = (cx.cancelled.clone(), cx.deadline.subscribe());
     let elsewhere = cx.elsewhere.clone();
-    let span = trace::handler(cx.attempt, cx.is_undo());
+    let span = trace::handler(&cx.queue, &cx.message, cx.key.as_deref(), cx.attempt, cx.is_undo());
     if blocking {
         let runtime = Handle::current();
         task.spawn_blocking(move || {

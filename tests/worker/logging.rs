@@ -58,6 +58,38 @@ fn one_line_each(report: &StopReport, lines: &[Value]) {
     assert_eq!(outcomes(lines).len() as u64, all, "{report:?} {:#?}", outcomes(lines));
 }
 
+/// A handler that logs.
+struct Talks;
+
+impl Handler for Talks {
+    type Payload = Raw;
+
+    async fn handle(&self, _: &Raw, _: &JobContext) -> HandlerResult {
+        tracing::info!("at work");
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_handler_logs_says_what_it_is_about_and_no_other_span_is_paid_for() {
+    let bed = TestBed::new(&["jobs"]);
+    bed.send("jobs", r#"{"id":"a"}"#);
+    for (guard, about) in [("claim", ("leasehold.key", "jobs#a")), ("none", ("leasehold.queue", "jobs"))] {
+        let mut vars = vec![("LEASEHOLD_QUEUES", "jobs"), ("LEASEHOLD_GUARD", guard)];
+        vars.extend((guard == "claim").then_some(("LEASEHOLD_KEY", "/id")));
+        if guard == "none" {
+            bed.send("jobs", r#"{"id":"b"}"#);
+        }
+        let (report, lines) = logged(Level::INFO, bed.worker(&vars).queue("jobs", Talks), after(30)).await;
+        assert_eq!(report.done, 1);
+        let said = lines.iter().find(|line| line["message"] == "at work").expect("it is logged");
+        let spans = said["spans"].as_array().expect("spans");
+        assert_eq!((spans.len(), &spans[0]["name"]), (1, &"handle".into()), "{said}");
+        assert_eq!((&spans[0][about.0], &spans[0]["leasehold.attempt"]), (&about.1.into(), &1.into()), "{said}");
+        assert!(spans[0]["messaging.message.id"].is_string(), "{said}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_outcome_is_one_line_at_the_level_of_who_must_act() {
     let (bed, book) = (TestBed::new(&["jobs"]), Book::new());

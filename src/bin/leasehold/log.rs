@@ -14,7 +14,12 @@ use leasehold::{
 };
 use person::Person;
 use tracing_subscriber::{
-    EnvFilter, Layer as _, filter::LevelFilter, fmt, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
+    EnvFilter, Layer as _,
+    filter::{FilterExt as _, LevelFilter, filter_fn},
+    fmt,
+    layer::SubscriberExt as _,
+    registry,
+    util::SubscriberInitExt as _,
 };
 
 mod backlog;
@@ -36,14 +41,15 @@ pub(crate) fn start(filter: &str, format: Option<LogFormat>) -> anyhow::Result<(
     let on_terminal = io::stdout().is_terminal();
     // A line that cannot be written has nobody to be told to. Telling standard error instead would panic in the middle of
     // the work where that is closed too, as it is when both went to a reader that has gone. Each line says what it is about,
-    // so that the spans around it would say it twice.
+    // so that the spans around it would say it twice: they are left out before anybody spends time on them.
     let log = fmt::layer().log_internal_errors(false).with_writer(|| backlog::Line);
     let log = match format {
         Some(LogFormat::Text) => log.with_ansi(on_terminal).event_format(Person).boxed(),
         None if on_terminal => log.with_ansi(on_terminal).event_format(Person).boxed(),
         _ => log.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
     };
-    let subscriber = registry().with(log.with_filter(filter));
+    let no_spans = filter_fn(|of| !of.is_span()).with_max_level_hint(LevelFilter::TRACE);
+    let subscriber = registry().with(log.with_filter(filter.and(no_spans)));
     #[cfg(feature = "otel")]
     let subscriber = subscriber.with(crate::otel::start()?);
     subscriber.init();
